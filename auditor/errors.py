@@ -1,0 +1,48 @@
+"""What can go wrong, as one tree.
+
+AuditorError
+├── SettingsError      wrong usage or configuration: exit status 2
+├── RuleError          a rule file that cannot be loaded or run
+├── CollectError       a source that could not be fetched
+│   ├── Transient      worth another try
+│   └── Permanent      not worth one
+├── SourceError        a landing file that is recognised but cannot be read
+├── LakeError          the data directory cannot be used
+└── DeliveryError      a report that could not be sent
+"""
+
+
+class AuditorError(Exception):
+    """Any failure that a user can understand; its text is the whole message."""
+
+
+class SettingsError(AuditorError):
+    """Wrong usage or configuration."""
+
+
+class RuleError(AuditorError):
+    """A rule file that cannot be loaded or run."""
+
+
+class CollectError(AuditorError):
+    """A source that could not be fetched."""
+
+
+class Transient(CollectError):  # noqa: N818 - the name is the adjective callers test for
+    """A failure that another try may cure."""
+
+
+class Permanent(CollectError):  # noqa: N818
+    """A failure that no further try cures."""
+
+
+class SourceError(AuditorError):
+    """A recognised landing file that is damaged, truncated or unreadable."""
+
+
+class LakeError(AuditorError):
+    """The data directory cannot be used."""
+
+
+class DeliveryError(AuditorError):
+    """A report that could not be sent."""
