@@ -1,0 +1,68 @@
+"""Azure Monitor metrics answers, of one resource (`value`) and of a batch (`values`)."""
+
+import duckdb
+
+from auditor.normalise.telemetry.elements import largest_object
+
+ARRAYS = (("value",), ("values",))
+
+_METRIC = (
+    'id VARCHAR, name STRUCT("value" VARCHAR), unit VARCHAR, timeseries STRUCT('
+    'metadatavalues STRUCT(name STRUCT("value" VARCHAR), "value" VARCHAR)[], '
+    '"data" STRUCT("timeStamp" VARCHAR, average DOUBLE, total DOUBLE, minimum DOUBLE, maximum DOUBLE, count DOUBLE)[])[]'
+)
+_COLUMNS = f"{{doc: 'INTEGER', e: 'STRUCT({_METRIC}, resourceid VARCHAR, \"interval\" VARCHAR, \"value\" STRUCT({_METRIC})[])'}}"
+
+
+def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
+    """Fills `telemetry_staged`. An interval without a figure is a gap, not a zero. Time stamps are interval starts."""
+    con.execute(
+        f"""create or replace temp table telemetry_staged as
+        with answers as (
+            select e, d.envelope->>'interval' as stated
+            from read_json($spool, format = 'newline_delimited', columns = {_COLUMNS}, maximum_object_size = $largest) s
+            join telemetry_docs d using (doc)
+        ), metrics_of as (
+            select e.id as id, e.name.value as name, e.unit as unit, e.timeseries as timeseries,
+                cast(null as varchar) as resource_id, stated from answers where e.timeseries is not null
+            union all
+            select v.id, v.name.value, v.unit, v.timeseries, resource_id, stated
+            from (select unnest(e.value) as v, e.resourceid as resource_id, coalesce(e.interval, stated) as stated from answers
+                where e.value is not null)
+        ), resources as (
+            select name, unit, timeseries, coalesce(resource_id,
+                    nullif(regexp_replace(id, '/providers/microsoft\\.insights/metrics/.*$', '', 'i'), '')) as resource_id,
+                coalesce(try_cast(nullif(regexp_extract(stated, '(\\d+)D', 1), '') as double), 0) * 86400
+                    + coalesce(try_cast(nullif(regexp_extract(stated, '(\\d+)H', 1), '') as double), 0) * 3600
+                    + coalesce(try_cast(nullif(regexp_extract(stated, 'T.*?(\\d+)M', 1), '') as double), 0) * 60 as seconds
+            from metrics_of
+        ), series as (
+            select * exclude (timeseries), unnest(timeseries) as t from resources
+        ), split as (
+            select *, map_from_entries(list_transform(coalesce(t.metadatavalues, []),
+                lambda x: {{'k': lower(x.name.value), 'v': coalesce(x.value, '')}})) as m
+            from series
+        ), points as (
+            select * exclude (t), unnest(t.data) as p from split
+        )
+        select telemetry_time(p.timeStamp) as time, 'azure' as provider,
+            -- the bill knows the account, the pool, the endpoint and the compute, not what lies below or beside them
+            regexp_replace(case when m['computename'] is not null and regexp_matches(resource_id, '/workspaces/[^/]+$', 'i')
+                    then resource_id || '/computes/' || m['computename'] else resource_id end,
+                '(/(blobServices|fileServices)/default|/deployments/[^/]+|(/capacityPools/[^/]+)/volumes/[^/]+)$', '\\3', 'i') as resource_id,
+            case
+                when name ilike 'gpu%' then concat_ws('/', coalesce(m['instanceid'], m['nodeid']), m['deviceid'])
+                when name ilike 'data disk%' then case when m['lun'] is null then '' else 'lun' || m['lun'] end
+                when name ilike 'os disk%' then 'os'
+                when name ilike 'vm %cached%' then lower(split_part(name, ' ', 1) || '-' || split_part(name, ' ', 2))
+                else '' end as device,
+            array_to_string(list_concat(
+                list_sort(list_transform(map_entries(m), lambda x: x.key || '=' || x.value)),
+                [x for x in [regexp_extract(resource_id, '/(volumes|deployments)/[^/]+$', 0, 'i')] if x <> '']), ',') as series,
+            lower(name) as name, cast(null as varchar) as other_name, p.average as mean, p.total as total, unit,
+            nullif(seconds, 0) as seconds
+        from points
+        where coalesce(p.average, p.total, p.maximum, p.minimum) is not null""",
+        {"spool": spool, "largest": largest_object(spool)},
+    )
+    return []

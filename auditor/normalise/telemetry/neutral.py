@@ -1,0 +1,161 @@
+"""The neutral `metrics` table: CSV, Parquet or JSON lines, one sample a row."""
+
+import json
+
+import duckdb
+
+from auditor.landing import Shape
+from auditor.normalise.telemetry.intake import Taken, describe
+from auditor.normalise.telemetry.signals import HIGHEST_RATIO, METRIC_NAMES, UNITS, kind
+
+_WANTED = ("time", "provider", "resource_id", "device", "metric", "value", "unit")
+_PROVIDERS = {
+    "amazon": "aws",
+    "amazon web services": "aws",
+    "google": "gcp",
+    "google cloud": "gcp",
+    "google cloud platform": "gcp",
+    "microsoft": "azure",
+    "microsoft azure": "azure",
+}
+
+
+def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: list[str]) -> Taken:
+    """Appends the samples of like files to `metrics`. Raises duckdb.Error where a file cannot be read.
+
+    A `unit` column is optional; without it the metric's own unit (CONTRACT) holds, whatever the values look like.
+    """
+    relation, parameters = _relation(form, shape, paths)
+    con.execute(
+        """create or replace temp table telemetry_names as
+        select n.name, n.kind from (select unnest(from_json($names, '[{"name": "VARCHAR", "kind": "VARCHAR"}]')) n)""",
+        {"names": json.dumps([{"name": name, "kind": kind(name)} for name in sorted(METRIC_NAMES)])},
+    )
+    judged = _judged(relation, shape, form)
+    if form != "parquet":  # text is parsed once; Parquet is cheaper to read twice than to keep
+        con.execute(f"create or replace temp table telemetry_rows as {judged}", parameters)
+        judged, parameters = "select * from telemetry_rows", {}
+    con.execute(
+        f"""insert into metrics select time, provider, resource_id, device, metric, value, unit_source from ({judged})
+        where verdict in ('kept', 'capped')""",
+        parameters,
+    )
+    counts = dict(
+        con.execute(
+            f"select verdict, count(*) from ({judged}) where verdict <> 'unused' group by 1", parameters
+        ).fetchall()
+    )
+    unused = dict(
+        con.execute(
+            f"select metric, count(*) from ({judged}) where verdict = 'unused' group by 1", parameters
+        ).fetchall()
+    )
+    counts["unreadable"] = counts.get("unreadable", 0) + _rejected_lines(con)
+    con.execute("drop table if exists telemetry_rows")
+    return Taken(counts.get("kept", 0) + counts.get("capped", 0), describe(counts, unused, []))
+
+
+def _judged(relation: str, shape: Shape, form: str) -> str:
+    """Every row with our types and a verdict."""
+    cells = _cells(shape, form)
+    types = dict(zip(shape.columns, shape.types, strict=False)) if form == "parquet" else {}
+
+    def cell(name: str, cast: str = "varchar") -> str:
+        if name not in cells:
+            return f"cast(null as {cast})"
+        quoted = _quoted(cells[name])
+        return quoted if cast == "raw" else f"cast({quoted} as {cast})"
+
+    declared = types.get(cells["time"], "VARCHAR")
+    if declared.startswith("TIMESTAMP WITH"):
+        time = f"make_timestamp(epoch_us({cell('time', 'raw')}))"
+    elif declared.startswith(("TIMESTAMP", "DATE")):
+        time = cell("time", "timestamp")
+    else:
+        time = f"telemetry_time(trim({cell('time')}))"
+    return f"""
+        with cells as (
+            select {time} as time, nullif(trim({cell("provider")}), '') as stated_provider,
+                nullif(trim({cell("resource_id")}), '') as resource_id, coalesce(trim({cell("device")}), '') as device,
+                trim({cell("metric")}) as metric, try_cast({cell("value", "raw")} as double) as figure,
+                nullif(lower(trim({cell("unit")})), '') as declared_unit
+            from {relation}
+        ), typed as (
+            select c.time, c.resource_id, c.device, c.metric,
+                coalesce({_provider("lower(c.stated_provider)")}, telemetry_provider(c.resource_id)) as provider,
+                c.figure * {_factor("n.kind", "c.declared_unit")} as value, c.figure, n.kind, c.declared_unit
+            from cells c left join telemetry_names n on n.name = c.metric
+        )
+        select time, provider, resource_id, device, metric,
+            case when kind = 'ratio' and value > 1 then 1 else value end as value,
+            coalesce(declared_unit, kind) as unit_source,
+            case
+                when time is null or resource_id is null or figure is null then 'unreadable'
+                when kind is null then 'unused'
+                when value is null then 'unit'
+                when not isfinite(value) or value < 0 or (kind = 'ratio' and value > {HIGHEST_RATIO}) then 'dropped'
+                when kind = 'ratio' and value > 1 then 'capped'
+                else 'kept' end as verdict
+        from typed"""
+
+
+def _provider(column: str) -> str:
+    arms = " ".join(f"when '{name}' then '{short}'" for name, short in _PROVIDERS.items())
+    return f"case {column} {arms} else {column} end"
+
+
+def _factor(kind_column: str, unit_column: str) -> str:
+    arms = " ".join(
+        f"when {kind_column} = '{u.kind}' and {unit_column} = '{u.unit}' then {u.factor!r}"
+        for u in UNITS
+        if not u.rate_seconds
+    )
+    return f"case when {unit_column} is null then 1.0 {arms} end"
+
+
+def _cells(shape: Shape, form: str) -> dict[str, str]:
+    """Our column name -> the file's. A JSON row may lack what a later row has, so there every name is looked for."""
+    cells = {column.strip().lower(): column for column in shape.columns}
+    return {**{name: name for name in _WANTED}, **cells} if form == "jsonl" else cells
+
+
+def _relation(form: str, shape: Shape, paths: list[str]) -> tuple[str, dict[str, object]]:
+    """A table function over the files, and its bound parameters."""
+    if form == "parquet":
+        return "read_parquet($paths, hive_partitioning = false, union_by_name = true)", {"paths": paths}
+    if form == "jsonl":
+        layout = {"jsonl": "newline_delimited", "json_stream": "unstructured"}.get(shape.form, "auto")
+        columns = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in _cells(shape, form).values())
+        return (
+            f"read_json($paths, format = $layout, compression = $compression, columns = {{{columns}}}, hive_partitioning = false)",
+            {"paths": paths, "layout": layout, "compression": shape.compression},
+        )
+    columns = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in shape.columns)
+    return (
+        f"""read_csv($paths, auto_detect = false, header = true, columns = {{{columns}}}, delim = $delim, quote = $quote,
+            escape = $quote, skip = $skip, compression = $compression, null_padding = true, strict_mode = false,
+            hive_partitioning = false, store_rejects = true, rejects_table = 'telemetry_rejects',
+            rejects_scan = 'telemetry_reject_scans')""",
+        {
+            "paths": paths,
+            "delim": shape.delimiter,
+            "quote": shape.quote,
+            "skip": shape.skip_lines,
+            "compression": shape.compression,
+        },
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _rejected_lines(con: duckdb.DuckDBPyConnection) -> int:
+    """Lines that the CSV reader set aside, forgotten once counted."""
+    found = con.execute("select count(*) from duckdb_tables() where table_name = 'telemetry_rejects'").fetchone()
+    if not found or not found[0]:
+        return 0
+    counted = con.execute("select count(distinct (scan_id, file_id, line)) from telemetry_rejects").fetchone()
+    con.execute("drop table telemetry_rejects")
+    con.execute("drop table telemetry_reject_scans")
+    return counted[0] if counted else 0
