@@ -34,7 +34,9 @@ def expected_totals(provider: str) -> Totals:
 def content(path: Path) -> Any:
     """What a file says, without what a compressor of another version would write differently."""
     if path.suffix == ".parquet":
-        return duckdb.execute("select * from read_parquet(?)", [str(path)]).fetchall()
+        return duckdb.execute(
+            "select count(*), sum(hash(t)::hugeint) from read_parquet(?) as t", [str(path)]
+        ).fetchall()
     if path.suffix == ".gz":
         return gzip.decompress(path.read_bytes())
     if path.name == "manifest.json":

@@ -404,7 +404,7 @@ def make_cur2(root: Path, truth: Truth) -> None:
     export = root / "aws" / "cur2" / "acme-hourly"
     months: dict[datetime, list[Row]] = {month: [] for month in MONTHS}
     for row, effective in all_cur2_lines():
-        month = datetime.strptime(row["bill_billing_period_start_date"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+        month = datetime.fromisoformat(row["bill_billing_period_start_date"]).replace(tzinfo=UTC)
         months[month].append(row)
         truth.add("aws", PAYER, month, row["line_item_unblended_cost"], effective)
     for month, rows in months.items():

@@ -308,7 +308,7 @@ def gcp_rows() -> Iterator[Row]:
 def make_gcp(root: Path, truth: Truth) -> None:
     shards: dict[str, list[str]] = defaultdict(list)
     for row in gcp_rows():
-        day = datetime.strptime(row["usage_start_time"], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+        day = datetime.fromisoformat(row["usage_start_time"].removesuffix(" UTC")).replace(tzinfo=UTC)
         net = row["cost"] + sum((credit["amount"] for credit in row["credits"]), Decimal(0))
         truth.add("gcp", GCP_BILLING, day, net, net)
         shards[f"{day:%Y%m}"].append(json.dumps(row, default=float, separators=(",", ":")))
