@@ -1,0 +1,417 @@
+"""Runs rules over the views and turns their rows into findings."""
+
+import json
+import logging
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from auditor.detect.rule import ENGINE_PARAMETERS, ParameterValue, RemedyText, Rule, checked_overrides
+from auditor.detect.settle import settle
+from auditor.errors import RuleError
+from auditor.finding import CONFIDENCES, HOURS_A_MONTH, Finding, Remedy
+from auditor.views import RULE_RESULT, RULE_RESULT_OPTIONAL, VIEWS
+
+logger = logging.getLogger(__name__)
+
+# Which kind of source fills a view: what a reader has to deliver when it is empty.
+_SOURCE_OF_VIEW = {
+    **dict.fromkeys(VIEWS, "inventory"),
+    **dict.fromkeys(("charges", "transfers", "accelerator_hours", "commitment_hours"), "billing data"),
+    "metric_hours": "telemetry",
+    "flows_daily": "flow logs",
+    "prices": "prices",
+}
+# Columns of accelerator_hours that only samples fill; coverage is 0 without them, which is knowledge too.
+_SAMPLED_COLUMNS = frozenset(
+    {"utilization_mean", "utilization_max", "memory_used_ratio", "storage_pressure", "input_wait"}
+)
+_MONEY_COLUMNS = ("effective_cost", "committed_cost", "avoidable_cost", "avoidable_low", "avoidable_high")
+_CONTEXT_COLUMNS = ("AvailabilityZone", "ResourceName", "ResourceType", "ServiceName", "Tags", "owner")
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_NIL = Decimal(0)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A half-open stretch of time, UTC and aware."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def hours(self) -> Decimal:
+        span = self.end - self.start
+        return Decimal(span.days * 86400 + span.seconds) / 3600
+
+
+@dataclass(frozen=True)
+class RuleCoverage:
+    """What became of one rule: ran, degraded (without some data), skipped (without its data) or failed."""
+
+    rule_id: str
+    status: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class DetectResult:
+    """Settled findings, by falling net savings, and one coverage entry for every rule."""
+
+    findings: tuple[Finding, ...]
+    coverage: tuple[RuleCoverage, ...]
+
+
+def detect(
+    con: duckdb.DuckDBPyConnection,
+    rules: Sequence[Rule],
+    windows: Mapping[str, Window],
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
+    shared: Mapping[str, object] | None = None,
+) -> DetectResult:
+    """Runs every rule over every provider's window and settles what they find.
+
+    `windows` is by provider; providers that share a window are looked at in one run of the query. `overrides` is rule
+    id -> parameter -> value, `shared` holds the settings that several rules know by the same name. A rule without its
+    data is skipped, one that breaks is recorded as failed; neither ends the run. Raises SettingsError for an override
+    that no rule understands.
+    """
+    values = checked_overrides(rules, overrides or {}, shared or {})
+    stock = _Stock(con)
+    findings: list[Finding] = []
+    coverage: list[RuleCoverage] = []
+    for rule in rules:
+        ready = stock.readiness(rule, windows)
+        if ready.providers:
+            try:
+                found = list(_run(con, rule, {name: windows[name] for name in ready.providers}, values[rule.id]))
+            except (duckdb.Error, RuleError) as error:
+                coverage.append(RuleCoverage(rule.id, "failed", str(error).strip().partition("\n")[0]))
+                continue
+            findings.extend(found)
+            logger.debug("rule ran rule=%s findings=%d", rule.id, len(found))
+        coverage.append(RuleCoverage(rule.id, ready.status, ready.reason))
+    settled = settle(_with_context(con, findings), rules)
+    for entry in coverage:
+        if entry.status == "failed":
+            logger.error("rule failed rule=%s error=%s", entry.rule_id, entry.reason)
+    logger.info("rules ran rules=%d findings=%d", len(rules), len(settled))
+    return DetectResult(tuple(settled), tuple(coverage))
+
+
+@dataclass(frozen=True)
+class _Readiness:
+    providers: tuple[str, ...]
+    status: str
+    reason: str | None
+
+
+class _Stock:
+    """Which views hold rows of which providers."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self._con = con
+        self._existing = {row[0] for row in con.execute("select table_name from information_schema.tables").fetchall()}
+        self._providers: dict[str, frozenset[str]] = {}
+
+    def providers(self, view: str) -> frozenset[str]:
+        if view not in self._providers:
+            self._providers[view] = (
+                self._query(f"select distinct provider from {view}") if view in self._existing else frozenset()
+            )
+        return self._providers[view]
+
+    def sampled(self) -> frozenset[str]:
+        if "" not in self._providers:
+            self._providers[""] = self._query("select distinct provider from accelerator_hours where coverage > 0")
+        return self._providers[""]
+
+    def readiness(self, rule: Rule, windows: Mapping[str, Window]) -> _Readiness:
+        """For which providers the rule has its data, and what to say about the others.
+
+        Providers are those with a window that the rule covers; with charges of none of them it has nothing to judge.
+        """
+        self._give_missing_views(rule)
+        covered = [name for name in sorted(windows) if name in rule.clouds]
+        if not covered:
+            return _Readiness((), "skipped", f"covers {', '.join(rule.clouds)}, of which there is no billing data")
+        lacks = {name: self._lacking(rule.needs, name) for name in covered}
+        ready = tuple(name for name in covered if not lacks[name])
+        if not ready:
+            return _Readiness((), "skipped", _gaps(lacks))
+        lacks_optional = {name: self._lacking(rule.optional, name) for name in ready}
+        reason = _gaps({**lacks, **{name: [*lacks[name], *gaps] for name, gaps in lacks_optional.items()}})
+        return _Readiness(ready, "degraded" if reason else "ran", reason or None)
+
+    def _lacking(self, views: Mapping[str, Sequence[str]], provider: str) -> list[str]:
+        lacking = [f"{view} ({_SOURCE_OF_VIEW[view]})" for view in views if provider not in self.providers(view)]
+        sampled = _SAMPLED_COLUMNS & set(views.get("accelerator_hours", ()))
+        if sampled and not lacking and provider not in self.sampled():
+            lacking.append("accelerator utilisation (telemetry)")
+        return lacking
+
+    def _give_missing_views(self, rule: Rule) -> None:
+        """A view that was not built is given empty, so that the query of a rule that does without it still binds."""
+        for view in (*rule.needs, *rule.optional):
+            if view not in self._existing:
+                columns = ", ".join(f'null::{kind} as "{name}"' for name, kind in VIEWS[view].items())
+                self._con.execute(f"create temp view {view} as select {columns} where false")
+                self._existing.add(view)
+
+    def _query(self, sql: str) -> frozenset[str]:
+        return frozenset(row[0] for row in self._con.execute(sql).fetchall() if row[0] is not None)
+
+
+def _gaps(lacks: Mapping[str, Sequence[str]]) -> str:
+    """One sentence for each lack: `no nat_gateways (inventory) of aws, gcp`."""
+    providers = defaultdict(list)
+    for provider, gaps in lacks.items():
+        for gap in gaps:
+            providers[gap].append(provider)
+    return "; ".join(f"no {gap} of {', '.join(names)}" for gap, names in providers.items())
+
+
+def _run(
+    con: duckdb.DuckDBPyConnection, rule: Rule, windows: Mapping[str, Window], values: Mapping[str, ParameterValue]
+) -> Iterable[Finding]:
+    by_window: dict[Window, list[str]] = defaultdict(list)
+    for provider, window in windows.items():
+        by_window[_shortened(window, rule.lookback_days)].append(provider)
+    seen: set[str] = set()
+    for window in sorted(by_window, key=lambda each: (each.start, each.end)):
+        for row in run_query(con, rule, window, values):
+            if row["provider"] in by_window[window]:
+                yield _unique(finding_of(rule, row, window), seen, rule)
+
+
+def run_query(
+    con: duckdb.DuckDBPyConnection, rule: Rule, window: Window, values: Mapping[str, ParameterValue]
+) -> list[dict[str, Any]]:
+    """Rows of the rule's query over one window, checked against what a rule must return.
+
+    Raises RuleError for missing columns and values, duckdb.Error where the query itself breaks.
+    """
+    # DuckDB's TIMESTAMP is without zone; the views hold UTC, so the bound times are UTC without saying so.
+    engine = {"window_start": _naive(window.start), "window_end": _naive(window.end), "window_hours": window.hours}
+    bound = {name: engine[name] if name in ENGINE_PARAMETERS else values[name] for name in rule.bound}
+    cursor = con.execute(rule.sql, bound)
+    columns = [column[0] for column in cursor.description or ()]
+    missing = [name for name in RULE_RESULT if name not in columns]
+    if missing:
+        raise RuleError(f"{rule.path}: the query does not return {', '.join(missing)}")
+    rows = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    for row in rows:
+        _check(rule, row)
+    return rows
+
+
+def _check(rule: Rule, row: Mapping[str, Any]) -> None:
+    for name in ("provider", "BillingCurrency", "reason", *_MONEY_COLUMNS):
+        if row[name] is None:
+            raise RuleError(f"{rule.path}: a row for {row['ResourceId']} has no {name}")
+    for name in _MONEY_COLUMNS:
+        if not isinstance(row[name], Decimal | int):
+            raise RuleError(f"{rule.path}: {name} is {type(row[name]).__name__}, and money has to stay decimal")
+    if row["confidence"] not in CONFIDENCES:
+        raise RuleError(f"{rule.path}: confidence is {row['confidence']!r}, wanted one of {', '.join(CONFIDENCES)}")
+
+
+def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
+    """The finding that one checked row of a rule is, in dollars a month.
+
+    Savings are held between nothing and the uncommitted part of the cost: a credit line can make the cost of a
+    resource smaller than its usage. A row that says `standby` saves nothing, and its reason says why.
+    """
+    own = Window(_aware(row.get("window_start")) or window.start, _aware(row.get("window_end")) or window.end)
+    if own.hours <= 0:
+        raise RuleError(f"{rule.path}: the window of {row['ResourceId']} is empty ({own.start} to {own.end})")
+    scale = HOURS_A_MONTH / own.hours
+    money = {name: Decimal(row[name]) for name in _MONEY_COLUMNS}
+    standby = bool(row.get("standby"))
+    committed = min(max(money["committed_cost"], _NIL), max(money["effective_cost"], _NIL))
+    most = _NIL if standby else max(money["effective_cost"] - committed, _NIL)
+    expected, low, high = (
+        min(max(money[name], _NIL), most) for name in ("avoidable_cost", "avoidable_low", "avoidable_high")
+    )
+    inform = rule.stage == "inform"
+    return Finding(
+        rule_id=rule.id,
+        title=rule.title,
+        provider=row["provider"],
+        sub_account_id=row["SubAccountId"],
+        region_id=row["RegionId"],
+        resource_id=row["ResourceId"],
+        subject=_subject(row),
+        billing_currency=row["BillingCurrency"],
+        window_start=own.start,
+        window_end=own.end,
+        effective_cost=money["effective_cost"],
+        committed_cost=committed,
+        monthly_cost=money["effective_cost"] * scale,
+        monthly_savings=expected * scale,
+        monthly_savings_low=min(low, expected) * scale,
+        monthly_savings_high=max(high, expected) * scale,
+        freed_commitment=_NIL if standby or inform else committed * scale,
+        confidence=row["confidence"],
+        severity=rule.severity or "low",
+        reason=f"stated standby: {row['reason']}" if standby else row["reason"],
+        remedy=_remedy(rule, row),
+        references=rule.references,
+        stage=rule.stage,
+        exclusive_group=rule.exclusive_group,
+        availability_zone=row.get("AvailabilityZone"),
+        resource_name=row.get("ResourceName"),
+        resource_type=row.get("ResourceType"),
+        service_name=row.get("ServiceName"),
+        tags=_tags(row.get("Tags")),
+        owner=row.get("owner"),
+        evidence=_evidence(row),
+    )
+
+
+def _shortened(window: Window, days: int | None) -> Window:
+    return window if days is None else Window(max(window.start, window.end - timedelta(days=days)), window.end)
+
+
+def _naive(time: datetime) -> datetime:
+    return time.astimezone(UTC).replace(tzinfo=None)
+
+
+def _aware(time: date | None) -> datetime | None:
+    if time is None:
+        return None
+    if not isinstance(time, datetime):
+        return datetime(time.year, time.month, time.day, tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _subject(row: Mapping[str, Any]) -> str:
+    return row.get("subject") or row["ResourceId"] or "/".join((row["RegionId"] or "-", row.get("ServiceName") or "-"))
+
+
+def _unique(finding: Finding, seen: set[str], rule: Rule) -> Finding:
+    """The finding, its subject made longer by the currency where a resource is billed in two."""
+    if finding.id in seen:
+        finding = replace(finding, subject=f"{finding.subject} {finding.billing_currency}")
+    if finding.id in seen:
+        raise RuleError(f"{rule.path}: two rows speak of {finding.subject} in account {finding.sub_account_id}")
+    seen.add(finding.id)
+    return finding
+
+
+def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
+    known = (*RULE_RESULT, *RULE_RESULT_OPTIONAL)
+    return {name: _plain(value) for name, value in row.items() if name not in known and value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON knows it: decimals and times as text, so that nothing is rounded on the way."""
+    if isinstance(value, Decimal):
+        return format(value.normalize(), "f")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z" if value.tzinfo else value.isoformat() + "Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def _remedy(rule: Rule, row: Mapping[str, Any]) -> Remedy:
+    text = rule.remedy.get(row["provider"])
+    if text is None:
+        raise RuleError(f"{rule.path}: a row is of {row['provider']}, for which the rule has no remedy")
+    return filled(text, row)
+
+
+def filled(text: RemedyText, row: Mapping[str, Any]) -> Remedy:
+    """The remedy with the row's values in the place of `{placeholders}`, quoted for a POSIX shell.
+
+    A column is named in snake_case (`{region_id}` is RegionId); `{resource_short_id}` is the last part of an ARN or
+    path. What the row does not know stays `<name>`, for a person to fill in.
+    """
+    values = {
+        _snake(name): value for name, value in row.items() if isinstance(value, str | int | Decimal) and value != ""
+    }
+    if row.get("ResourceId"):
+        values.setdefault("resource_short_id", re.split(r"[/:]", row["ResourceId"])[-1])
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return shlex.quote(str(values[name])) if name in values else f"<{name}>"
+
+    commands = tuple(_PLACEHOLDER.sub(value_of, command) for command in text.commands)
+    return Remedy(text.summary, commands, text.risk, text.effort)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _tags(text: str | None) -> dict[str, str]:
+    if not text:
+        return {}
+    return {str(key): "" if value is None else str(value) for key, value in json.loads(text).items()}
+
+
+def _with_context(con: duckdb.DuckDBPyConnection, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with name, type, zone, service, tags and owner of their resource where the rule did not say them.
+
+    The newest charge of the resource knows best, then the inventory.
+    """
+    keys = sorted({(finding.provider, finding.resource_id) for finding in findings if finding.resource_id})
+    if not keys:
+        return list(findings)
+    tables = {row[0] for row in con.execute("select table_name from information_schema.tables").fetchall()}
+    known: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    for view, newest, columns in (
+        ("charges", "day", _CONTEXT_COLUMNS),
+        ("resources", "observed_at", tuple(name for name in _CONTEXT_COLUMNS if name in VIEWS["resources"])),
+    ):
+        if view in tables:
+            for provider, resource_id, *values in _newest(con, view, newest, columns, keys):
+                facts = known[provider, resource_id]
+                for name, value in zip(columns, values, strict=True):
+                    if value not in (None, ""):
+                        facts.setdefault(name, value)
+    return [_enriched(finding, known.get((finding.provider, finding.resource_id or ""), {})) for finding in findings]
+
+
+def _newest(
+    con: duckdb.DuckDBPyConnection, view: str, newest: str, columns: Sequence[str], keys: Sequence[tuple[str, str]]
+) -> list[tuple[Any, ...]]:
+    facts = ", ".join(f"arg_max({name}, {newest}) filter (where {name} is not null)" for name in columns)
+    wanted = json.dumps([{"provider": provider, "resource_id": resource_id} for provider, resource_id in keys])
+    return con.execute(
+        f"""
+        with wanted as (
+            select unnest(from_json($keys, '[{{"provider": "VARCHAR", "resource_id": "VARCHAR"}}]'), recursive := true)
+        )
+        select {view}.provider, {view}.ResourceId, {facts}
+        from {view}
+        join wanted on wanted.provider = {view}.provider and wanted.resource_id = {view}.ResourceId
+        group by all
+        """,
+        {"keys": wanted},
+    ).fetchall()
+
+
+def _enriched(finding: Finding, facts: Mapping[str, Any]) -> Finding:
+    return replace(
+        finding,
+        availability_zone=finding.availability_zone or facts.get("AvailabilityZone"),
+        resource_name=finding.resource_name or facts.get("ResourceName"),
+        resource_type=finding.resource_type or facts.get("ResourceType"),
+        service_name=finding.service_name or facts.get("ServiceName"),
+        tags=finding.tags or _tags(facts.get("Tags")),
+        owner=finding.owner or facts.get("owner"),
+    )

@@ -1,0 +1,167 @@
+/* rule
+id     = "network.nat_idle"
+title  = "NAT gateway is billed by the hour and carries next to nothing"
+status = "stable"
+stage  = "remove"
+clouds = ["aws", "gcp", "azure"]
+
+why = """
+A NAT gateway costs money for every hour it exists, used or not. One without bytes for a week usually outlived the
+subnets it was made for."""
+
+savings  = "EffectiveCost of its hourly charge over the current idle spell"
+blind_to = "gateways kept for an emergency without a standby tag; bytes of days that neither the bill nor a metric shows"
+
+references = [
+    "https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-pricing.html",
+    "https://cloud.google.com/nat/pricing",
+    "https://azure.microsoft.com/pricing/details/azure-nat-gateway/",
+]
+
+[needs]
+charges   = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "EffectiveCost", "usage_kind", "purchase_option", "day", "standby"]
+transfers = ["provider", "ResourceId", "day", "usage_kind", "gigabytes"]
+
+[needs.optional]
+metric_hours = ["provider", "ResourceId", "metric", "hour", "sum_value"]
+
+[parameters]
+idle_days        = { default = 7, unit = "days", about = "whole days without traffic up to the window's end" }
+max_hourly_bytes = { default = 1_000_000, unit = "bytes per hour, mean of a day", about = "keep-alives and scans stay under it" }
+min_monthly_cost = { default = 0, unit = "BillingCurrency per month of 730 hours", about = "an idle gateway is worth removing at any price" }
+
+[remedy.aws]
+summary  = "Delete the gateway and release its Elastic IP, after checking that no route points at it"
+commands = [
+    "aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id}",
+    "aws ec2 delete-nat-gateway --region {region_id} --nat-gateway-id {resource_short_id}",
+]
+risk     = "Subnets that route through it lose their way to the internet."
+effort   = "minutes"
+
+[remedy.gcp]
+summary  = "Delete the NAT configuration of the Cloud Router"
+commands = ["gcloud compute routers list --project {sub_account_id} --regions {region_id}", "gcloud compute routers delete {resource_short_id} --project {sub_account_id} --region {region_id}"]
+risk     = "Machines without external addresses lose their way to the internet; a router that also speaks BGP has to stay."
+effort   = "minutes"
+
+[remedy.azure]
+summary  = "Detach the NAT gateway from its subnets and delete it with its public addresses"
+commands = ["az network nat gateway show --ids {resource_id} --query subnets", "az network nat gateway delete --ids {resource_id}"]
+risk     = "Subnets that use it lose their way to the internet."
+effort   = "minutes"
+*/
+with billed as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        day,
+        max(SubAccountId) as SubAccountId,
+        max(RegionId) as RegionId,
+        sum(EffectiveCost) as day_cost,
+        sum(case when usage_kind = 'nat.hours' then EffectiveCost else 0 end) as hourly_cost,
+        sum(case when purchase_option = 'committed' then EffectiveCost else 0 end) as committed_cost,
+        bool_or(coalesce(usage_kind = 'nat.hours', false)) as ran,
+        bool_or(coalesce(standby, false)) as standby
+    from charges
+    where ResourceId is not null
+        and day >= $window_start and day < $window_end
+    group by provider, ResourceId, BillingCurrency, day
+),
+
+billed_bytes as (
+    select
+        provider,
+        ResourceId,
+        day,
+        sum(gigabytes)::double * 1e9 as carried_bytes
+    from transfers
+    where usage_kind = 'nat.bytes'
+    group by provider, ResourceId, day
+),
+
+seen_bytes as (
+    select
+        provider,
+        ResourceId,
+        hour::date as day,
+        sum(sum_value) as carried_bytes
+    from metric_hours
+    where metric = 'nat.bytes'
+    group by provider, ResourceId, hour::date
+),
+
+days as (
+    select
+        billed.provider,
+        billed.ResourceId,
+        billed.BillingCurrency,
+        billed.day,
+        billed.ran,
+        greatest(coalesce(billed_bytes.carried_bytes, 0), coalesce(seen_bytes.carried_bytes, 0)) as carried_bytes
+    from billed
+    left join billed_bytes
+        on billed_bytes.provider = billed.provider and billed_bytes.ResourceId = billed.ResourceId and billed_bytes.day = billed.day
+    left join seen_bytes
+        on seen_bytes.provider = billed.provider and seen_bytes.ResourceId = billed.ResourceId and seen_bytes.day = billed.day
+),
+
+spells as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        greatest(
+            max(case when carried_bytes >= $max_hourly_bytes * 24 then day end) + 1,
+            min(case when ran then day end) + (min(case when ran then day end) > $window_start)::integer,  -- its first day may be a part of one
+            $window_start::date
+        ) as first_day,
+        max(case when ran then day end) as last_day
+    from days
+    group by provider, ResourceId, BillingCurrency
+    having bool_or(ran)
+),
+
+idle as (
+    select
+        billed.provider,
+        billed.ResourceId,
+        billed.BillingCurrency,
+        spells.first_day,
+        max(billed.SubAccountId) as SubAccountId,
+        max(billed.RegionId) as RegionId,
+        sum(billed.day_cost) as effective_cost,
+        sum(billed.hourly_cost) as hourly_cost,
+        sum(billed.committed_cost) as committed_cost,
+        bool_or(billed.standby) as standby,
+        $window_end::date - spells.first_day as idle_days
+    from billed
+    join spells
+        on spells.provider = billed.provider and spells.ResourceId = billed.ResourceId and spells.BillingCurrency = billed.BillingCurrency
+    where billed.day >= spells.first_day
+        and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there
+    group by billed.provider, billed.ResourceId, billed.BillingCurrency, spells.first_day
+)
+
+select
+    provider,
+    ResourceId,
+    SubAccountId,
+    RegionId,
+    BillingCurrency,
+    effective_cost,
+    committed_cost,
+    hourly_cost as avoidable_cost,
+    hourly_cost as avoidable_low,
+    effective_cost as avoidable_high,
+    'high' as confidence,
+    format('under {:.0f} MB an hour through it on each of the last {} days', $max_hourly_bytes::double / 1e6, idle_days) as reason,
+    first_day::timestamp as window_start,
+    $window_end::timestamp as window_end,
+    idle_days,
+    standby
+from idle
+where idle_days >= $idle_days
+    and effective_cost * 730 >= $min_monthly_cost * (idle_days * 24)
+order by avoidable_cost desc, ResourceId asc

@@ -1,0 +1,120 @@
+/* rule
+id     = "network.nat_missing_gateway_endpoint"
+title  = "NAT gateway carries traffic that a free gateway endpoint would carry"
+status = "stable"
+stage  = "fix_path"
+clouds = ["aws"]
+cost_line = ["nat.bytes"]
+
+why = """
+A NAT gateway bills every gigabyte it processes, whichever way it travels. A gateway endpoint for S3 or DynamoDB carries
+same-Region bytes with no hourly and no per-gigabyte charge, so that share of the processing charge buys nothing."""
+
+savings  = "EffectiveCost of processed bytes x share of bytes to same-Region S3 and DynamoDB; without flow logs a range from nothing to all of it"
+blind_to = "buckets in other Regions, which the endpoint does not reach; traffic of days without flow logs"
+
+references = [
+    "https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html",
+    "https://aws.amazon.com/vpc/pricing/",
+]
+
+[needs]
+charges      = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "EffectiveCost", "usage_kind", "day", "standby"]
+nat_gateways = ["provider", "ResourceId", "network_id", "has_s3_endpoint", "has_dynamodb_endpoint"]
+
+[needs.optional]
+flows_daily = ["provider", "ResourceId", "day", "peer_service", "peer_region_id", "bytes"]
+
+[parameters]
+min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hours", about = "less is not worth a ticket" }
+min_share        = { default = 0.05, unit = "ratio of bytes", about = "below this, flow-log gaps drown the estimate" }
+
+[remedy.aws]
+summary  = "Create the missing gateway endpoints in the VPC and associate them with the route tables of the private subnets"
+commands = [
+    "aws ec2 create-vpc-endpoint --region {region_id} --vpc-id {network_id} --service-name com.amazonaws.{region_id}.{missing_service} --route-table-ids $(aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id} --query 'RouteTables[].RouteTableId' --output text)",
+]
+risk     = "Bucket policies that name the gateway's public address stop matching; open connections to S3 are cut when the route appears."
+effort   = "minutes"
+*/
+with nat_cost as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        max(SubAccountId) as SubAccountId,
+        max(RegionId) as RegionId,
+        sum(EffectiveCost) as effective_cost,
+        bool_or(standby) as standby
+    from charges
+    where usage_kind = 'nat.bytes'  -- the hourly charge stays: so does the gateway
+        and day >= $window_start and day < $window_end
+    group by provider, ResourceId, BillingCurrency
+),
+
+gateways as (
+    select
+        nat_cost.provider,
+        nat_cost.ResourceId,
+        nat_cost.BillingCurrency,
+        nat_cost.SubAccountId,
+        nat_cost.RegionId,
+        nat_cost.effective_cost,
+        nat_cost.standby,
+        nat_gateways.network_id,
+        not nat_gateways.has_s3_endpoint as lacks_s3,
+        coalesce(not nat_gateways.has_dynamodb_endpoint, false) as lacks_dynamodb
+    from nat_cost
+    join nat_gateways on nat_gateways.provider = nat_cost.provider and nat_gateways.ResourceId = nat_cost.ResourceId
+    where nat_gateways.has_s3_endpoint is not null
+),
+
+shares as (
+    select
+        flows_daily.provider,
+        flows_daily.ResourceId,
+        (
+            sum(
+                case
+                    when flows_daily.peer_region_id is distinct from gateways.RegionId then 0
+                    when gateways.lacks_s3 and upper(flows_daily.peer_service) = 'S3' then flows_daily.bytes
+                    when gateways.lacks_dynamodb and upper(flows_daily.peer_service) = 'DYNAMODB' then flows_daily.bytes
+                    else 0
+                end
+            ) / nullif(sum(flows_daily.bytes), 0)
+        )::decimal(9, 8) as endpoint_share
+    from flows_daily
+    join gateways on gateways.provider = flows_daily.provider and gateways.ResourceId = flows_daily.ResourceId
+    where flows_daily.day >= $window_start and flows_daily.day < $window_end
+    group by flows_daily.provider, flows_daily.ResourceId
+)
+
+select
+    gateways.provider,
+    gateways.ResourceId,
+    gateways.SubAccountId,
+    gateways.RegionId,
+    gateways.BillingCurrency,
+    gateways.effective_cost,
+    0 as committed_cost,
+    gateways.effective_cost * coalesce(shares.endpoint_share, 0) as avoidable_cost,
+    gateways.effective_cost * coalesce(shares.endpoint_share, 0) as avoidable_low,
+    gateways.effective_cost * coalesce(shares.endpoint_share, 1) as avoidable_high,
+    case when shares.endpoint_share is null then 'low' else 'high' end as confidence,
+    case
+        when shares.endpoint_share is null
+            then 'no S3 endpoint in ' || coalesce(gateways.network_id, 'its network') || '; no flow logs, so the share of S3 is unknown'
+        else format(
+            '{:.0f} % of the bytes through this gateway go to S3 or DynamoDB in {}', 100 * shares.endpoint_share::double, gateways.RegionId
+        )
+    end as reason,
+    gateways.network_id,
+    case when gateways.lacks_s3 then 's3' else 'dynamodb' end as missing_service,
+    shares.endpoint_share,
+    gateways.standby
+from gateways
+left join shares on shares.provider = gateways.provider and shares.ResourceId = gateways.ResourceId
+where (gateways.lacks_s3 or (gateways.lacks_dynamodb and shares.endpoint_share is not null))  -- DynamoDB alone is no evidence without bytes
+    and coalesce(shares.endpoint_share, 1) >= $min_share
+    and gateways.effective_cost * 730 >= $min_monthly_cost * $window_hours
+order by avoidable_high desc, gateways.ResourceId asc

@@ -1,0 +1,99 @@
+/* rule
+id     = "network.public_ip_same_region"
+title  = "Machines of one region talk over public addresses"
+status = "stable"
+stage  = "fix_path"
+clouds = ["aws", "gcp", "azure"]
+cost_line = ["transfer.public_ip_same_region"]
+
+why = """
+Traffic to a public or Elastic IP is billed at each end even when both machines stand in the same zone. Over their
+private addresses the same bytes are free inside a zone, and no dearer across zones."""
+
+savings  = "EffectiveCost of the lines x avoidable_share; all of it where the peers share a zone, nothing where they do not"
+blind_to = "whether the peers share a zone; peers of other accounts that cannot route privately"
+
+references = [
+    "https://aws.amazon.com/ec2/pricing/on-demand/#Data_Transfer_within_the_same_AWS_Region",
+    "https://cloud.google.com/vpc/network-pricing",
+    "https://azure.microsoft.com/pricing/details/bandwidth/",
+]
+
+[needs]
+transfers = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "ServiceName", "day", "usage_kind", "gigabytes", "EffectiveCost", "standby"]
+
+[parameters]
+min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hours", about = "less is not worth a ticket" }
+avoidable_share  = { default = 0.5, unit = "ratio of EffectiveCost", about = "share taken to stay inside a zone while the peers are unknown" }
+
+[remedy.aws]
+summary  = "Let the peers use private addresses or private DNS names; peer the VPCs where they differ"
+commands = ["aws ec2 describe-instances --region {region_id} --instance-ids {resource_short_id} --query 'Reservations[].Instances[].[PrivateIpAddress,PrivateDnsName]'"]
+risk     = "Security groups that admit the public address have to admit the private one."
+effort   = "hours"
+
+[remedy.gcp]
+summary  = "Let the peers use internal addresses or internal DNS names"
+commands = ["gcloud compute instances list --project {sub_account_id} --format='table(name,zone,networkInterfaces[0].networkIP)'"]
+risk     = "Firewall rules that admit the external address have to admit the internal one."
+effort   = "hours"
+
+[remedy.azure]
+summary  = "Let the peers use private addresses or a private DNS zone"
+commands = ["az vm list-ip-addresses --ids {resource_id}"]
+risk     = "Network security groups that admit the public address have to admit the private one."
+effort   = "hours"
+*/
+with charged as (
+    select
+        provider,
+        ResourceId,
+        SubAccountId,
+        RegionId,
+        BillingCurrency,
+        ServiceName,
+        gigabytes,
+        EffectiveCost,
+        standby,
+        case when ResourceId is null then coalesce(RegionId, '') || '/' || coalesce(ServiceName, '') end as scope
+    from transfers
+    where usage_kind = 'transfer.public_ip_same_region'
+        and EffectiveCost > 0  -- free lines move most of the bytes in many accounts and would hide the charged ones
+        and day >= $window_start and day < $window_end
+),
+
+talkers as (
+    select
+        provider,
+        ResourceId,
+        SubAccountId,
+        BillingCurrency,
+        scope,
+        max(RegionId) as RegionId,
+        max(ServiceName) as ServiceName,
+        sum(EffectiveCost) as effective_cost,
+        sum(gigabytes) as gigabytes,
+        bool_or(standby) as standby
+    from charged
+    group by provider, ResourceId, SubAccountId, BillingCurrency, scope
+)
+
+select
+    provider,
+    ResourceId,
+    SubAccountId,
+    RegionId,
+    BillingCurrency,
+    ServiceName,
+    effective_cost,
+    0 as committed_cost,
+    effective_cost * $avoidable_share as avoidable_cost,
+    0 as avoidable_low,
+    effective_cost as avoidable_high,
+    'low' as confidence,
+    format('{:.0f} GB went to public addresses inside {}', gigabytes::double, coalesce(RegionId, 'the region')) as reason,
+    gigabytes,
+    standby
+from talkers
+where effective_cost * 730 >= $min_monthly_cost * $window_hours
+order by effective_cost desc, ResourceId asc

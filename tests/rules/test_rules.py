@@ -1,0 +1,73 @@
+"""Every rule against its cases, and what the rule format promises of every rule."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from auditor.detect.rule import load_rule, load_rules
+from auditor.detect.run import finding_of, run_query
+from auditor.views import VIEWS
+from tests.rules.runner import CASES, Case, all_rules, fill, load_cases, plain, rule_of
+
+ALL_CASES = [case for rule in all_rules() for case in load_cases(rule)]
+EACH_RULE = pytest.mark.parametrize("path", all_rules(), ids=lambda path: f"{path.parent.name}.{path.stem}")
+
+
+@pytest.fixture(scope="module")
+def con() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: f"{case.rule_id}:{case.name}")
+def test_a_rule_finds_what_its_case_expects(con: duckdb.DuckDBPyConnection, case: Case) -> None:
+    rule = rule_of(case)
+    fill(con, rule, case)
+    values = {name: case.parameters.get(name, parameter.default) for name, parameter in rule.parameters.items()}
+    rows = run_query(con, rule, case.window, values)
+    assert [{name: plain(row[name]) for name in wanted} for row, wanted in zip(rows, case.expect, strict=False)] == [
+        {name: plain(value) for name, value in wanted.items()} for wanted in case.expect
+    ]
+    assert len(rows) == len(case.expect), [row["reason"] for row in rows]
+    for row in rows:
+        finding = finding_of(rule, row, case.window)
+        assert finding.monthly_savings <= max(finding.monthly_cost, 0)
+        assert not [command for command in finding.remedy.commands if "<" in command and finding.resource_id], finding.remedy.commands
+
+
+@EACH_RULE
+def test_a_rule_has_a_case_that_fires_and_one_that_stays_silent(path: Path) -> None:
+    cases = load_cases(path)
+    assert any(case.expect for case in cases)
+    assert any(not case.expect for case in cases)
+
+
+def test_no_case_file_is_without_its_rule() -> None:
+    assert {f"{file.parent.name}.{file.stem}" for file in CASES.glob("*/*.toml")} <= {f"{rule.parent.name}.{rule.stem}" for rule in all_rules()}
+
+
+@EACH_RULE
+def test_needs_lists_exactly_the_columns_that_the_query_reads(path: Path) -> None:
+    rule = load_rule(path)
+    views = {**rule.needs, **rule.optional}
+    binds = duckdb.connect(config={"threads": 1})
+
+    def build(view: str, columns: list[str]) -> None:
+        # a view without columns cannot exist, so the last one taken away leaves a stranger
+        listed = ", ".join(f'"{name}" {VIEWS[view][name]}' for name in columns) or "stranger INTEGER"
+        binds.execute(f"create or replace table {view} ({listed})")
+
+    prepared = f"prepare rule as {rule.sql}"
+    for view, columns in views.items():
+        build(view, list(columns))
+    binds.execute(prepared)
+    for view, columns in views.items():
+        for column in columns:
+            build(view, [name for name in columns if name != column])
+            with pytest.raises(duckdb.BinderException):
+                binds.execute(prepared)
+        build(view, list(columns))
+
+
+def test_the_rules_load_together(tmp_path: Path) -> None:
+    assert len(load_rules([all_rules()[0].parents[1]])) == len(all_rules())
