@@ -1,0 +1,105 @@
+"""Writes the report files of one run, and its summary on the terminal."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from auditor.errors import SettingsError
+from auditor.render.extras import (
+    Classification,
+    DailyCost,
+    Extras,
+    GpuSlice,
+    NoTelemetry,
+    PreviousRun,
+    RuleText,
+    SourceNote,
+    TransferEdge,
+)
+from auditor.render.files import plain, write_atomically
+from auditor.render.terminal import terminal_summary
+
+__all__ = [
+    "FORMATS",
+    "Classification",
+    "DailyCost",
+    "Extras",
+    "GpuSlice",
+    "NoTelemetry",
+    "PreviousRun",
+    "RuleText",
+    "SourceNote",
+    "TransferEdge",
+    "render",
+    "terminal_summary",
+]
+
+FORMATS: Mapping[str, str] = {
+    "html": "report.html",
+    "json": "findings.json",
+    "csv": "findings.csv",
+    "md": "report.md",
+    "sarif": "findings.sarif",
+    "parquet": "findings.parquet",
+}
+
+
+def render(document: Mapping[str, Any], extras: Extras, formats: Sequence[str], output: Path) -> list[Path]:
+    """Files written into `output`, one for each format, in the order asked for.
+
+    `document` has the shape of findings.json. A file appears whole or not at all; an earlier one of the same name is
+    replaced. Raises SettingsError for a format nobody knows, before anything is written, and for a folder that cannot
+    be written to.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise SettingsError(f"no report format is called {unknown[0]!r}; formats are {', '.join(FORMATS)}")
+    facts = plain(document)
+    written = []
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name in dict.fromkeys(formats):
+            path = output / FORMATS[name]
+            write_atomically(path, _writer(name, facts, extras))
+            written.append(path)
+    except OSError as error:
+        raise SettingsError(
+            f"the report cannot be written to {output}: {error.strerror or error}; choose another folder with --output"
+        ) from error
+    return written
+
+
+def _writer(name: str, document: Mapping[str, Any], extras: Extras) -> Callable[[Path], None]:
+    if name == "parquet":
+        from auditor.render.tables import write_parquet
+
+        return lambda path: write_parquet(document, path)
+    content = _content(name, document, extras)
+
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
+
+
+def _content(name: str, document: Mapping[str, Any], extras: Extras) -> bytes:
+    if name == "html":
+        from auditor.render.page import html
+
+        return html(document, extras).encode("utf-8", "replace")
+    if name == "json":
+        from auditor.render.files import json_bytes
+
+        return json_bytes(document)
+    if name == "csv":
+        from auditor.render.tables import csv_text
+
+        return csv_text(document).encode("utf-8", "replace")
+    if name == "md":
+        from auditor.render.markdown import markdown
+
+        return markdown(document, extras).encode("utf-8", "replace")
+    from auditor.render.files import json_bytes
+    from auditor.render.sarif import sarif
+
+    return json_bytes(sarif(document, extras))

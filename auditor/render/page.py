@@ -1,0 +1,131 @@
+"""Makes report.html: one file that opens offline, asks for nothing and reads without a script."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from auditor.assets import room
+from auditor.render import evidence, figures, view
+from auditor.render.extras import Extras
+from auditor.render.text import safe_url, shorten, visible
+
+TRANSFERS = {
+    "transfer.inter_zone": "between zones",
+    "transfer.inter_region": "between regions",
+    "transfer.internet": "to the internet",
+    "transfer.public_ip": "within a region over public addresses",
+    "nat.bytes": "processed by NAT",
+    "nat.hours": "NAT gateway hours",
+}
+COMMAND = 4000  # characters of one command shown; no remedy comes near it
+
+
+def html(document: Mapping[str, Any], extras: Extras) -> str:
+    """The whole page. Every text that reaches it is escaped, its invisible characters written out."""
+    folder = room("reports")
+    style = (folder / "report.css").read_text("utf-8")
+    script = (folder / "report.js").read_text("utf-8")
+    template = _environment().get_template("report.html.j2")
+    answers = view.checks(document, extras)
+    first = document["totals"]["currency"]
+    return template.render(
+        style=Markup(style),  # noqa: S704 - our own files, and the policy below names their digests
+        script=Markup(script),  # noqa: S704
+        style_digest=_digest(style),
+        script_digest=_digest(script),
+        document=document,
+        run=document["run"],
+        totals=document["totals"],
+        extras=extras,
+        answers=answers,
+        verdict=view.verdict(document, answers),
+        windows=view.windows(document),
+        split=view.savings(document),
+        disagree=view.savings_disagree(document),
+        share_of_spend=view.share_of_spend(document),
+        ledgers=view.ledgers(document, extras),
+        spends=view.spend(extras, first),
+        top=[f for f in view.opened(document) if figures.amount(f["monthly_savings_net"]) > 0][:5],
+        owners=view.owners(document),
+        opened=view.opened(document),
+        closed=view.closed(document),
+        left_out=view.opened(document)[view.CARDS :],
+        changes=view.changes(document, extras),
+        fired=_fired(document),
+        generated=extras.generated_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC") if extras.generated_at else None,
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(room("reports")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.filters.update(
+        money=_money,
+        whole=lambda value, currency: _money(value, currency, 0),
+        figure=lambda value, places=0: _data(value, figures.number(value, places)),
+        percent=figures.percent,
+        day=figures.day,
+        period=figures.period,
+        url=safe_url,
+        shorten=shorten,
+        sentence=lambda text: text[:1].upper() + text[1:].rstrip(". ") + "." if text else "",
+        transfer=lambda kind: TRANSFERS.get(kind, kind),
+        command=_command,
+        provider=view.provider_name,
+        plural=view.plural,
+        where=view.where,
+        subject=view.subject,
+    )
+    environment.globals.update(
+        facts=evidence.facts,
+        arithmetic=evidence.arithmetic,
+        savings_range=evidence.savings_range,
+        amount=figures.amount,
+        counted=view.counted,
+        no_owner=view.NO_OWNER,
+    )
+    return environment
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _money(value: Any, currency: str | None, places: int = 2) -> Markup:
+    if figures.decimal(value) is None:
+        return escape(figures.ABSENT)
+    digits = figures.exact(value)
+    code = visible(currency or "?")
+    return Markup('<data value="{}" title="{} {}"><span class="cur">{}</span>\u00a0{}</data>').format(
+        digits, digits, code, code, figures.number(value, places)
+    )
+
+
+def _data(value: Any, text: str) -> Markup:
+    if figures.decimal(value) is None:
+        return escape(figures.ABSENT)
+    digits = figures.exact(value)
+    return Markup('<data value="{}" title="{}">{}</data>').format(digits, digits, text)
+
+
+def _command(text: str) -> Markup:
+    return escape(visible(shorten(text, COMMAND), keep="\n\t"))
+
+
+def _fired(document: Mapping[str, Any]) -> dict[str, int]:
+    fired: dict[str, int] = {}
+    for finding in document["findings"]:
+        if finding["status"] in view.OPEN:
+            fired[finding["rule_id"]] = fired.get(finding["rule_id"], 0) + 1
+    return fired

@@ -1,0 +1,68 @@
+"""Writes the findings as tables: findings.csv and findings.parquet."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from auditor.render.text import spreadsheet_cell
+
+MONEY = ("monthly_cost", "monthly_savings", "monthly_savings_net", "freed_commitment")
+COLUMNS = (
+    *("id", "rule_id", "title", "severity", "confidence", "status", "provider", "account_id", "region", "zone"),
+    *("resource_id", "resource_name", "resource_type", "service", "tags", "owner"),
+    *MONEY,
+    *("currency", "reason", "evidence"),
+)
+
+
+def csv_text(document: Mapping[str, Any]) -> str:
+    """One finding a row, its scalar fields under the names of the JSON; tags and evidence as JSON text."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(COLUMNS)
+    writer.writerows([_cell(name, finding.get(name)) for name in COLUMNS] for finding in document["findings"])
+    return out.getvalue()
+
+
+def _cell(name: str, value: Any) -> str:
+    text = _text(value)
+    return text or "" if name in MONEY else spreadsheet_cell(text or "")
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_parquet(document: Mapping[str, Any], path: Path) -> None:
+    """The columns of the CSV with money as decimals, and window and savings range beside them."""
+    import duckdb
+
+    rows = [{name: _text(finding.get(name)) for name in COLUMNS} | _ends(finding) for finding in document["findings"]]
+    names = (*COLUMNS, *_ends({}))
+    shape = json.dumps([dict.fromkeys(names, "VARCHAR")])
+    kinds = dict.fromkeys((*MONEY, "monthly_savings_low", "monthly_savings_high"), "decimal(30, 12)")
+    kinds |= dict.fromkeys(("window_start", "window_end"), "timestamptz")
+    columns = ", ".join(f"row.{name}::{kinds.get(name, 'varchar')} as {name}" for name in names)
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as con:
+        con.execute("set timezone = 'UTC'")
+        con.execute(
+            f"create table findings as select {columns} from (select unnest(from_json($rows::json, $shape)) as row)",
+            {"rows": json.dumps(rows), "shape": shape},
+        )
+        con.execute(f"copy findings to '{str(path).replace(chr(39), chr(39) * 2)}' (format parquet, compression zstd)")
+
+
+def _ends(finding: Mapping[str, Any]) -> dict[str, str | None]:
+    window = finding.get("window") or {}
+    low, high = finding.get("monthly_savings_range") or (None, None)
+    return {
+        "window_start": window.get("start"),
+        "window_end": window.get("end"),
+        "monthly_savings_low": low,
+        "monthly_savings_high": high,
+    }

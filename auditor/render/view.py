@@ -1,0 +1,509 @@
+"""Turns the document and its extras into what the pages show: sums, orders, verdicts. No markup here."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from auditor.render import charts, figures
+from auditor.render.extras import DailyCost, Extras, GpuSlice
+
+CLASSES: Mapping[str, str] = {
+    "productive": "Productive",
+    "starved": "Starved of data",
+    "held": "Held, not used",
+    "idle": "Idle",
+    "reserved_unused": "Reserved, unused",
+    "no_telemetry": "No telemetry",
+}
+CLASS_MEANINGS: Mapping[str, str] = {
+    "productive": "at work",
+    "starved": "waiting for a disk, file system or input that is at its limit",
+    "held": "next to no work, memory occupied or unknown",
+    "idle": "next to no work, memory empty",
+    "reserved_unused": "paid capacity in which nothing ran",
+    "no_telemetry": "too few samples for a verdict; not the same as idle",
+}
+SEVERITIES = ("critical", "high", "medium", "low")
+CONFIDENCES = ("high", "medium", "low")
+OPEN = ("new", "open", "reopened", "acknowledged")  # muted and resolved findings are listed, not counted
+NO_OWNER = "No owner known"
+CARDS = 500  # findings shown in full; what is beyond is counted and named as left to the data files
+ROWS = 12  # lines of a ranking before the rest is added up
+SERIES = 6  # colours that can be told apart in one chart
+
+
+@dataclass(frozen=True)
+class Check:
+    """One answer about the data: `state` is good, fair or bad."""
+
+    state: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A line of a ranking, with its days as a small picture."""
+
+    name: str
+    within: str
+    cost: Decimal
+    share: str
+    spark: str
+    days: int
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A table of the dearest, the rest added up in `rest`."""
+
+    title: str
+    rows: tuple[Ranked, ...]
+    rest: Decimal
+    rest_count: int
+
+
+@dataclass(frozen=True)
+class Spend:
+    """Cost over the days in one currency."""
+
+    currency: str
+    cost: Decimal
+    legend: tuple[tuple[str, str], ...]
+    columns: charts.Columns | None
+    rankings: tuple[Ranking, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger's tables: a bar by class and its sums."""
+
+    name: str
+    segments: tuple[charts.Segment, ...]
+    hours: Decimal
+    cost: Decimal
+    at_work: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The GPU ledger in one currency. The cuts are null where the run did not supply them."""
+
+    currency: str
+    cost: Decimal
+    hours: Decimal
+    at_work: str
+    segments: tuple[charts.Segment, ...]
+    classes: tuple[tuple[str, str, str, Decimal, Decimal, str], ...]
+    providers: tuple[Line, ...]
+    owners: tuple[Line, ...] | None
+    models: tuple[Line, ...] | None
+    columns: charts.Columns | None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The findings of one owner, dearest first, and their net savings by currency."""
+
+    name: str
+    anchor: str
+    savings: tuple[tuple[str, Decimal], ...]
+    findings: tuple[Mapping[str, Any], ...]
+
+
+def counted(finding: Mapping[str, Any]) -> bool:
+    """Whether the finding's net savings are part of the total."""
+    return finding["status"] in OPEN and finding["confidence"] in ("high", "medium")
+
+
+def by_worth(findings: Iterable[Mapping[str, Any]], currency: str | None) -> list[Mapping[str, Any]]:
+    """Dearest first: counted before uncounted, the report's currency before others, which no rate makes comparable."""
+    return sorted(
+        findings,
+        key=lambda f: (
+            not counted(f),
+            f["currency"] != currency,
+            -figures.amount(f["monthly_savings_net"]),
+            -figures.amount(f["monthly_cost"]),
+            str(f["id"]),
+        ),
+    )
+
+
+def savings(document: Mapping[str, Any]) -> dict[str, Decimal]:
+    """Net monthly savings of open findings in the report's currency, by confidence."""
+    currency = document["totals"]["currency"]
+    return {
+        confidence: figures.total(
+            f["monthly_savings_net"]
+            for f in document["findings"]
+            if f["confidence"] == confidence and f["status"] in OPEN and f["currency"] == currency
+        )
+        for confidence in CONFIDENCES
+    }
+
+
+def savings_disagree(document: Mapping[str, Any]) -> bool:
+    """Whether the findings listed do not add up to the totals, a cent a finding being left to rounding."""
+    split = savings(document)
+    difference = split["high"] + split["medium"] - figures.amount(document["totals"]["monthly_savings_net"])
+    return abs(difference) > Decimal("0.01") * max(1, len(document["findings"]))
+
+
+def share_of_spend(document: Mapping[str, Any]) -> str | None:
+    """Net savings as a share of a month's cost; null unless all windows are equally long."""
+    lengths = {figures.hours(window) for window in document["run"]["windows"].values()}
+    cost = figures.amount(document["totals"]["effective_cost"])
+    if len(lengths) != 1 or not (length := lengths.pop()) or cost <= 0:
+        return None
+    return figures.percent(figures.amount(document["totals"]["monthly_savings_net"]) * length, cost * 730)
+
+
+def windows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(providers, period): one line where all providers share a window."""
+    periods: dict[str, list[str]] = defaultdict(list)
+    for provider, window in document["run"]["windows"].items():
+        periods[figures.period(window)].append(provider)
+    return [(provider_names(providers), period) for period, providers in periods.items()]
+
+
+def provider_name(provider: str | None) -> str:
+    """How people write the provider."""
+    return {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", None: figures.ABSENT}.get(provider, provider or "")
+
+
+def provider_names(providers: Iterable[str]) -> str:
+    return ", ".join(provider_name(provider) for provider in providers)
+
+
+def checks(document: Mapping[str, Any], extras: Extras) -> list[Check]:
+    """Whether the data is complete and adds up, in the order in which a reader should worry."""
+    return [
+        _sources_check(document),
+        _reconciliation_check(document),
+        _days_check(document),
+        _telemetry_check(document),
+        _rules_check(document),
+        *_classification_check(extras),
+    ]
+
+
+def verdict(document: Mapping[str, Any], answers: Sequence[Check]) -> Check:
+    """One line about the whole."""
+    if document["run"]["status"] != "complete":
+        return Check("bad", "Partial", "A source, a file or a rule failed: the figures cover what could be read.")
+    if any(check.state == "bad" for check in answers):
+        return Check("bad", "Check the data first", "Something below does not add up.")
+    if any(check.state == "fair" for check in answers):
+        return Check("fair", "Complete, with limits", "Everything was read; the limits are named beside.")
+    return Check("good", "Complete", "Everything was read and adds up.")
+
+
+def _sources_check(document: Mapping[str, Any]) -> Check:
+    sources = document["sources"]
+    failed = [s for s in sources if s["status"] == "failed"]
+    skipped = [s for s in sources if s["status"] == "skipped"]
+    rows = sum(s.get("rows") or 0 for s in sources if s["status"] != "skipped")
+    text = f"{plural(len(sources) - len(skipped), 'source')}, {figures.number(rows)} rows"
+    if skipped:
+        text += f"; {len(skipped)} not recognised and left out"
+    if failed:
+        return Check("bad", f"{plural(len(failed), 'source')} failed", f"{text}. The reasons are listed below.")
+    if not any(s["kind"] == "billing" and s["status"] == "ok" for s in sources):
+        return Check("bad", "No billing data", text)
+    return Check("good", "All sources read", text)
+
+
+def _reconciliation_check(document: Mapping[str, Any]) -> Check:
+    rows = document["reconciliation"]
+    off = [r for r in rows if figures.amount(r["difference"]) != 0]
+    if not rows:
+        return Check("bad", "Not reconciled", "No bill was compared with what the report counts.")
+    if off:
+        sums: dict[str, Decimal] = defaultdict(Decimal)
+        for row in off:
+            sums[row["currency"]] += abs(figures.amount(row["difference"]))
+        difference = ", ".join(f"{currency} {figures.exact(value)}" for currency, value in sorted(sums.items()))
+        return Check("bad", "Does not reconcile", f"{difference} apart in {len(off)} of {plural(len(rows), 'bill')}.")
+    return Check("good", "Reconciles exactly", f"{plural(len(rows), 'bill')} compared with their source: difference 0.")
+
+
+def _days_check(document: Mapping[str, Any]) -> Check:
+    gaps = document["run"].get("gaps") or []
+    newest = document["run"].get("newest_charge") or {}
+    until = "; ".join(f"{provider_name(provider)} to {figures.day(when)}" for provider, when in newest.items())
+    if gaps:
+        days = sum(len(gap["days"]) for gap in gaps)
+        return Check(
+            "bad",
+            f"{plural(days, 'day')} without charges",
+            "Telemetry or inventory shows resources running on them; they are listed below.",
+        )
+    return Check("good", "No missing days", f"Newest charges: {until}." if until else "No charge is dated.")
+
+
+def _telemetry_check(document: Mapping[str, Any]) -> Check:
+    gpu = document["coverage"].get("gpu") or {}
+    resources, measured = gpu.get("resources") or 0, gpu.get("with_telemetry") or 0
+    if not resources:
+        return Check("good", "No accelerators billed", "Nothing to measure.")
+    cost, seen = gpu.get("effective_cost"), gpu.get("effective_cost_with_telemetry")
+    text = f"{measured} of {plural(resources, 'accelerator resource')}, {figures.percent(seen, cost)} of their cost."
+    if not measured:
+        return Check("fair", "No GPU telemetry", text)
+    return Check("good" if measured == resources else "fair", "GPU telemetry", text)
+
+
+def _rules_check(document: Mapping[str, Any]) -> Check:
+    counts: dict[str, int] = defaultdict(int)
+    for rule in document["coverage"]["rules"]:
+        counts[rule["status"]] += 1
+    rest = sum(counts.values()) - counts["ran"]
+    text = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return Check("fair" if rest else "good", "Rules limited by data" if rest else "All rules ran", f"{text}.")
+
+
+def _classification_check(extras: Extras) -> list[Check]:
+    found = []
+    for part in extras.classification or ():
+        share = part.other_cost / part.total_cost if part.total_cost else Decimal(0)
+        text = f"{figures.percent(part.other_cost, part.total_cost, 1)} of {part.currency} cost has no known kind."
+        found.append(Check("fair" if share > Decimal("0.05") else "good", "Charges recognised", text))
+    return found
+
+
+def spend(extras: Extras, currency: str) -> list[Spend]:
+    """Cost over the days, one part a currency, the report's first."""
+    by_currency: dict[str, list[DailyCost]] = defaultdict(list)
+    for row in extras.daily_costs or ():
+        by_currency[row.currency].append(row)
+    return [_spend(by_currency[c], c) for c in sorted(by_currency, key=lambda c: (c != currency, c))]
+
+
+def _spend(rows: Sequence[DailyCost], currency: str) -> Spend:
+    cuts: list[dict[tuple[str, str], dict[date, Decimal]]] = [
+        defaultdict(lambda: defaultdict(Decimal)) for _ in range(4)
+    ]
+    for row in rows:
+        provider = provider_name(row.provider)
+        keys = (
+            (provider, ""),
+            (row.service or "No service", provider),
+            (row.account_id or "No account", provider),
+            (row.owner or NO_OWNER, ""),
+        )
+        for cut, key in zip(cuts, keys, strict=True):
+            cut[key][row.day] += row.effective_cost
+    cost = figures.total(row.effective_cost for row in rows)
+    days = sorted({row.day for row in rows})
+    titles = ("Provider", "Service", "Account", "Owner")
+    rankings = tuple(_ranking(title, cut, days, cost) for title, cut in zip(titles, cuts, strict=True))
+    names = [row.name for row in rankings[0].rows]
+    series = [(f"s{i + 1}" if i < SERIES - 1 else "s6", name) for i, name in enumerate(names)]
+    values = {(day, key[0]): value for key, by_day in cuts[0].items() for day, value in by_day.items()}
+    columns = charts.columns(values, series, currency)
+    return Spend(currency, cost, tuple(series), columns, rankings)
+
+
+def _ranking(
+    title: str, cut: Mapping[tuple[str, str], Mapping[date, Decimal]], days: Sequence[date], cost: Decimal
+) -> Ranking:
+    sums = sorted(((figures.total(by_day.values()), key) for key, by_day in cut.items()), key=lambda s: (-s[0], s[1]))
+    rows = tuple(
+        Ranked(
+            name,
+            within,
+            value,
+            figures.percent(value, cost),
+            charts.spark([cut[name, within].get(day, Decimal(0)) for day in days]),
+            len(days),
+        )
+        for value, (name, within) in sums[:ROWS]
+    )
+    rest = sums[ROWS:]
+    return Ranking(title, rows, figures.total(value for value, _ in rest), len(rest))
+
+
+def ledgers(document: Mapping[str, Any], extras: Extras) -> list[Ledger]:
+    """The GPU ledger, one a currency, the report's first."""
+    rows = [
+        GpuSlice(
+            r["provider"],
+            r["class"],
+            figures.amount(r["accelerator_hours"]),
+            figures.amount(r["effective_cost"]),
+            r["currency"],
+        )
+        for r in document["gpu_ledger"]
+    ]
+    first = document["totals"]["currency"]
+    return [_ledger(rows, extras, c) for c in sorted({r.currency for r in rows}, key=lambda c: (c != first, c))]
+
+
+def _ledger(every: Sequence[GpuSlice], extras: Extras, currency: str) -> Ledger:
+    rows = [r for r in every if r.currency == currency]
+    cost = figures.total(r.effective_cost for r in rows)
+    hours = figures.total(r.accelerator_hours for r in rows)
+    classes = []
+    for name in _class_order(rows):
+        of_class = [r for r in rows if r.accelerator_class == name]
+        value = figures.total(r.effective_cost for r in of_class)
+        spent = figures.total(r.accelerator_hours for r in of_class)
+        classes.append(
+            (
+                class_style(name),
+                CLASSES.get(name, name),
+                CLASS_MEANINGS.get(name, ""),
+                spent,
+                value,
+                figures.percent(value, cost),
+            )
+        )
+    days = {
+        (_as_date(r.key), r.accelerator_class): r.effective_cost
+        for r in extras.gpu_by_day or ()
+        if r.currency == currency
+    }
+    order = [(class_style(name), CLASSES.get(name, name)) for name in _class_order(rows)]
+    named = {(day, CLASSES.get(name, name)): value for (day, name), value in days.items()}
+    return Ledger(
+        currency,
+        cost,
+        hours,
+        _at_work(rows),
+        charts.bar([(style, label, value) for style, label, _, _, value, _ in classes], cost),
+        tuple(classes),
+        _lines([r._replace(key=provider_name(str(r.key))) for r in rows], figures.ABSENT),
+        None if extras.gpu_by_owner is None else _lines(_of(extras.gpu_by_owner, currency), NO_OWNER),
+        None if extras.gpu_by_model is None else _lines(_of(extras.gpu_by_model, currency), "Unknown model"),
+        charts.columns(named, order, currency),
+    )
+
+
+def _of(rows: Iterable[GpuSlice], currency: str) -> list[GpuSlice]:
+    return [r for r in rows if r.currency == currency]
+
+
+def _as_date(key: str | date | None) -> date:
+    return key if isinstance(key, date) else date.fromisoformat(str(key)[:10])
+
+
+def class_style(name: str) -> str:
+    """Style name of a class of the ledger, also of one that this version does not know."""
+    return f"c-{name}" if name in CLASSES else "c-other"
+
+
+def _class_order(rows: Iterable[GpuSlice]) -> list[str]:
+    seen = {r.accelerator_class for r in rows}
+    return [*(name for name in CLASSES if name in seen), *sorted(seen - set(CLASSES))]
+
+
+def _at_work(rows: Sequence[GpuSlice]) -> str:
+    """Productive share of the cost that could be judged: silence is not counted either way."""
+    judged = [r for r in rows if r.accelerator_class != "no_telemetry"]
+    productive = figures.total(r.effective_cost for r in judged if r.accelerator_class == "productive")
+    return figures.percent(productive, figures.total(r.effective_cost for r in judged))
+
+
+def _lines(rows: Sequence[GpuSlice], unnamed: str) -> tuple[Line, ...]:
+    groups: dict[str, list[GpuSlice]] = defaultdict(list)
+    for row in rows:
+        groups[str(row.key) if row.key else unnamed].append(row)
+    order = sorted(groups, key=lambda name: (-figures.total(r.effective_cost for r in groups[name]), name))
+    if len(order) > ROWS:
+        rest = f"{len(order) - ROWS} others"
+        groups[rest] = [row for name in order[ROWS:] for row in groups[name]]
+        order = [*order[:ROWS], rest]
+    scale = max((figures.total(r.effective_cost for r in groups[name]) for name in order), default=Decimal(0))
+    return tuple(_line(name, groups[name], scale) for name in order)
+
+
+def _line(name: str, rows: Sequence[GpuSlice], scale: Decimal) -> Line:
+    cost = figures.total(r.effective_cost for r in rows)
+    parts = [
+        (class_style(c), CLASSES.get(c, c), figures.total(r.effective_cost for r in rows if r.accelerator_class == c))
+        for c in _class_order(rows)
+    ]
+    hours = figures.total(r.accelerator_hours for r in rows)
+    return Line(name, charts.bar(parts, cost, scale), hours, cost, _at_work(rows))
+
+
+def owners(document: Mapping[str, Any]) -> list[Owner]:
+    """Open findings by owner, the one with most to save first; findings beyond the limit of cards are left out."""
+    currency = document["totals"]["currency"]
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for finding in shown(document):
+        groups[finding["owner"] or NO_OWNER].append(finding)
+    made = []
+    for name, findings in groups.items():
+        sums: dict[str, Decimal] = defaultdict(Decimal)
+        for finding in findings:
+            if counted(finding):
+                sums[finding["currency"]] += figures.amount(finding["monthly_savings_net"])
+        ordered = tuple(sorted(sums.items(), key=lambda s: (s[0] != currency, s[0])))
+        made.append((name, ordered, tuple(findings)))
+    made.sort(key=lambda m: (-dict(m[1]).get(currency, Decimal(0)), m[0]))
+    return [Owner(name, f"owner-{n}", sums, findings) for n, (name, sums, findings) in enumerate(made, 1)]
+
+
+def shown(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Open findings that get a card, dearest first."""
+    return opened(document)[:CARDS]
+
+
+def opened(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Open findings, dearest first."""
+    found = [f for f in document["findings"] if f["status"] in OPEN]
+    return by_worth(found, document["totals"]["currency"])
+
+
+def closed(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Muted and resolved findings, dearest first."""
+    found = [f for f in document["findings"] if f["status"] not in OPEN]
+    return by_worth(found, document["totals"]["currency"])
+
+
+def where(finding: Mapping[str, Any]) -> str:
+    """The place of a finding in a few words: provider, account, zone or region."""
+    parts = (provider_name(finding["provider"]), finding["account_id"], finding["zone"] or finding["region"])
+    return " · ".join(str(part) for part in parts if part)
+
+
+def subject(finding: Mapping[str, Any]) -> str:
+    """What the finding is about: the resource's name, else its id, else the scope."""
+    return str(
+        finding["resource_name"]
+        or finding["resource_id"]
+        or finding["service"]
+        or finding["account_id"]
+        or provider_name(finding["provider"])
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 bill`, `2 bills`."""
+    return f"{figures.number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def changes(document: Mapping[str, Any], extras: Extras) -> list[tuple[str, str, str, str]]:
+    """(figure, before, now, step) against the run before; empty without one or where the currency changed."""
+    before = extras.previous
+    totals = document["totals"]
+    if before is None or before.currency != totals["currency"]:
+        return []
+    pairs = (
+        ("Effective cost in the window", before.effective_cost, figures.amount(totals["effective_cost"])),
+        ("Avoidable a month, net", before.monthly_savings_net, figures.amount(totals["monthly_savings_net"])),
+    )
+    return [
+        (
+            name,
+            figures.money(old, before.currency),
+            figures.money(new, before.currency),
+            ("+" if new > old else "") + figures.number(new - old, 2),
+        )
+        for name, old, new in pairs
+    ]
