@@ -1,0 +1,175 @@
+"""The database opens, upgrades and is shared."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+from sqlmodel import SQLModel
+
+from auditor.errors import LakeError, SettingsError
+from auditor.state import State, database
+from tests.state.conftest import NOW, a_delivery, a_file, a_finding
+
+ROOT = Path(__file__).parents[2]
+
+
+def engine_url(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
+def migrate(url: str, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(database.__file__).parent / "migrations"))
+    with create_engine(engine_url(url)).begin() as connection:
+        config.attributes["connection"] = connection
+        move = command.downgrade if revision == "base" else command.upgrade
+        move(config, revision)
+
+
+def python(script: str, *arguments: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_the_migrations_build_exactly_the_tables_of_the_code(state: State, url: str) -> None:
+    with create_engine(engine_url(url)).connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+
+
+def test_the_known_head_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(database.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_heads() == [database.HEAD]
+
+
+def test_an_older_database_is_upgraded_with_its_data(url: str) -> None:
+    migrate(url, "0001")
+    with create_engine(engine_url(url)).begin() as connection:
+        connection.execute(
+            text(
+                "insert into runs (id, started_at, status, windows) values ('r1', '2026-01-01 00:00:00', 'complete', '{}')"
+            )
+        )
+    with State.open(url, clock=lambda: NOW) as state:
+        assert [run.id for run in state.runs_list()] == ["r1"]
+        assert state.record_findings("r1", [a_finding()], set())[0].status == "new"
+
+
+def test_every_migration_can_be_taken_back(url: str) -> None:
+    State.open(url).close()
+    migrate(url, "base")
+    assert set(inspect(create_engine(engine_url(url))).get_table_names()) <= {"alembic_version"}
+    with State.open(url) as state:
+        assert state.runs_list() == []
+
+
+def test_a_database_of_a_newer_auditor_is_refused(url: str) -> None:
+    State.open(url).close()
+    with create_engine(engine_url(url)).begin() as connection:
+        connection.execute(text("update alembic_version set version_num = '9999'"))
+    with pytest.raises(LakeError, match="9999.*upgrade auditor"):
+        State.open(url)
+
+
+def test_an_empty_sqlite_database_opens_within_three_tenths_of_a_second(tmp_path: Path) -> None:
+    State.open(str(tmp_path / "first.db")).close()
+    begin = time.process_time()
+    State.open(str(tmp_path / "folder" / "state.db")).close()
+    assert time.process_time() - begin < 0.3
+
+
+@pytest.mark.parametrize("wrong", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "no url://"])
+def test_a_url_of_no_usable_database_is_a_settings_error(wrong: str) -> None:
+    with pytest.raises(SettingsError, match=r"\[state\] url"):
+        State.open(wrong)
+
+
+def test_a_file_that_is_no_database_is_a_lake_error(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
+    with pytest.raises(LakeError, match="cannot be opened"):
+        State.open(str(tmp_path / "state.db"))
+
+
+def test_a_password_is_not_in_the_error(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(LakeError) as caught:
+        State.open(f"postgresql://auditor:hunter2@/x?host={tmp_path}")
+    assert "hunter2" not in str(caught.value)
+
+
+COMMITS = """
+import sys
+from auditor.state import State
+from tests.state.conftest import a_delivery, a_file
+url, who = sys.argv[1:]
+with State.open(url) as state:
+    for turn in range(10):
+        name = f"{who}-{turn}"
+        run = state.begin_run(note=name)
+        state.commit_delivery(run, a_delivery(name), [a_file(f"{name}.parquet"), a_file(f"{name}-mart.parquet", "transfers")])
+"""
+
+
+def test_two_processes_open_an_empty_database_and_commit_at_once(url: str) -> None:
+    processes = [python(COMMITS, url, who) for who in ("left", "right")]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    with State.open(url) as state:
+        assert len(state.runs_list()) == 20
+        [live] = state.deliveries()
+        assert [file.path for file in state.live_files()] == [f"{live.id}.parquet", f"{live.id}-mart.parquet"]
+        assert len(state.deliveries(status="superseded")) == 19
+
+
+KILLED = """
+import os, signal, sys
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from auditor.state import State
+from tests.state.conftest import a_delivery, a_file
+state = State.open(sys.argv[1])
+run = state.begin_run()
+event.listen(Engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
+state.commit_delivery(run, a_delivery("new"), [a_file("new.parquet")])
+"""
+
+
+def test_a_process_killed_before_its_commit_leaves_the_old_delivery_live(url: str, state: State) -> None:
+    state.commit_delivery(state.begin_run(), a_delivery("old"), [a_file("old.parquet")])
+    process = python(KILLED, url)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == -9, output
+    with State.open(url) as after:
+        assert [delivery.id for delivery in after.deliveries(status=None)] == ["old"]
+        assert [file.path for file in after.live_files("charges")] == ["old.parquet"]
+        assert after.unreferenced(["old.parquet", "new.parquet"]) == ["new.parquet"]
+        after.commit_delivery(after.begin_run(), a_delivery("new"), [a_file("new.parquet")])
+        assert [file.path for file in after.live_files("charges")] == ["new.parquet"]
+
+
+def test_a_reader_sees_one_moment_while_another_commits(new_state: Callable[[], State]) -> None:
+    reader, writer = new_state(), new_state()
+    writer.commit_delivery(writer.begin_run(), a_delivery("old"), [a_file("old.parquet")])
+    with reader._database.read() as connection:
+        query = text("select count(*) from lake_files")
+        before = connection.execute(query).scalar()
+        writer.commit_delivery(writer.begin_run(), a_delivery("new"), [a_file("new.parquet")])
+        assert connection.execute(query).scalar() == before == 1
