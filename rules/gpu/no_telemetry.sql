@@ -1,0 +1,110 @@
+/* rule
+id       = "gpu.no_telemetry"
+title    = "Accelerator cost that too few samples cover"
+status   = "stable"
+stage    = "inform"
+severity = "medium"
+clouds   = ["aws", "gcp", "azure"]
+
+why = """
+Without utilisation samples nobody can say whether an accelerator works or idles. No cloud reports it by itself for
+plain machines: an agent or exporter has to run on them."""
+
+savings  = "none: this is cost at risk"
+blind_to = "accelerators on bills without resource ids, to which no sample could be joined"
+
+references = [
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch-Agent-NVIDIA-GPU.html",
+    "https://cloud.google.com/compute/docs/gpus/monitor-gpus",
+    "https://learn.microsoft.com/azure/azure-monitor/agents/azure-monitor-agent-overview",
+    "https://github.com/NVIDIA/dcgm-exporter",
+]
+
+[needs]
+accelerator_hours = [
+    "provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "usage_kind", "hour", "device", "machine_type", "accelerator_model",
+    "accelerator_hours", "coverage",
+]
+charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
+
+[parameters]
+min_coverage = { default = 0.8, unit = "samples seen / samples expected", about = "below it a machine gets no verdict on its use" }
+
+[remedy.aws]
+summary  = "Run the CloudWatch agent with its nvidia_gpu section, or the DCGM or Neuron exporter, on the machine"
+commands = ["aws ssm send-command --region {region_id} --document-name AWS-ConfigureAWSPackage --instance-ids {resource_short_id} --parameters 'action=Install,name=AmazonCloudWatchAgent'"]
+risk     = "Custom metrics cost a little; the agent needs an instance profile that may write them."
+effort   = "hours"
+
+[remedy.gcp]
+summary  = "Install the Ops Agent, which reports GPU metrics, on the machine"
+commands = ["gcloud compute instances ops-agents policies list --project {sub_account_id}"]
+risk     = "Agent metrics cost a little."
+effort   = "hours"
+
+[remedy.azure]
+summary  = "Run the DCGM exporter with Azure Monitor managed Prometheus, or Telegraf's nvidia_smi input, on the machine"
+commands = ["az vm extension list --ids {resource_id}"]
+risk     = "Custom metrics cost a little."
+effort   = "hours"
+*/
+with machines as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        max(SubAccountId) as SubAccountId,
+        max(RegionId) as RegionId,
+        max(machine_type) as machine_type,
+        max(accelerator_model) as accelerator_model,
+        count(distinct device) as devices,
+        sum(accelerator_hours) as accelerator_hours,
+        sum(least(coalesce(coverage, 0), 1) * accelerator_hours::double) / nullif(sum(accelerator_hours)::double, 0) as coverage
+    from accelerator_hours
+    where
+        ResourceId is not null
+        and usage_kind is distinct from 'accelerator.reserved_unused'  -- where nothing runs there is nothing to sample
+        and hour >= $window_start and hour < $window_end
+    group by provider, ResourceId, BillingCurrency
+),
+
+resource_cost as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        sum(EffectiveCost) as effective_cost
+    from charges
+    where day >= $window_start and day < $window_end
+    group by provider, ResourceId, BillingCurrency
+)
+
+select
+    machines.provider,
+    machines.ResourceId,
+    machines.SubAccountId,
+    machines.RegionId,
+    machines.BillingCurrency,
+    resource_cost.effective_cost,
+    0 as committed_cost,
+    0 as avoidable_cost,
+    0 as avoidable_low,
+    0 as avoidable_high,
+    'high' as confidence,
+    case
+        when machines.coverage > 0 then format('only {:.0f} % of the expected samples arrived: no verdict on its use', 100 * machines.coverage)
+        else format('no sample of {:.0f} accelerator hours arrived: no verdict on its use', machines.accelerator_hours::double)
+    end as reason,
+    machines.machine_type,
+    machines.accelerator_model,
+    machines.devices,
+    machines.accelerator_hours,
+    round(machines.coverage, 4) as coverage
+from machines
+inner join resource_cost
+    on
+        machines.provider = resource_cost.provider
+        and machines.ResourceId = resource_cost.ResourceId
+        and machines.BillingCurrency = resource_cost.BillingCurrency
+where machines.coverage < $min_coverage
+order by resource_cost.effective_cost desc, machines.ResourceId asc

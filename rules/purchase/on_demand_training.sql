@@ -1,0 +1,210 @@
+/* rule
+id     = "purchase.on_demand_training"
+title  = "Training runs at the on-demand price"
+status = "stable"
+stage  = "buy"
+clouds = ["aws", "gcp", "azure"]
+exclusive_group = "purchase option"
+
+why = """
+Training that writes checkpoints can be stopped and resumed, and spot capacity sells the same machine for a fraction of
+the on-demand price. The price of a pool can also be no lower at all, so the pool decides, not a rule of thumb."""
+
+savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)); a range where no spot price is known"
+blind_to = "whether the job writes checkpoints and may wait; whether the spot pool has capacity"
+
+references = [
+    "https://aws.amazon.com/ec2/spot/pricing/",
+    "https://cloud.google.com/compute/docs/instances/spot",
+    "https://learn.microsoft.com/azure/virtual-machines/spot-vms",
+]
+
+[needs]
+accelerator_hours = [
+    "provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "hour", "machine_type", "accelerator_model", "accelerator_hours",
+    "EffectiveCost", "committed_cost", "purchase_option", "workload_kind", "workload_signal", "job", "standby",
+]
+charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
+
+[needs.optional]
+prices = ["provider", "RegionId", "machine_type", "accelerator_model", "price_kind", "low", "high", "unit", "currency", "source", "as_of"]
+
+[parameters]
+overhead         = { default = 0.10, unit = "ratio of spot hours", about = "hours repeated and lost to interruptions and restarts" }
+spot_ratio       = { default = 0.5, unit = "spot price / on-demand price", about = "taken where no price of the pool is known" }
+spot_ratio_low   = { default = 0.3, unit = "spot price / on-demand price", about = "the best case of the range where no price is known" }
+
+[remedy.aws]
+summary  = "Make the job resumable from checkpoints, then run it on spot (managed spot training on SageMaker); compare pools by zone"
+commands = ["aws ec2 describe-spot-price-history --region {region_id} --instance-types {machine_type} --product-descriptions Linux/UNIX --max-items 20"]
+risk     = "Spot is taken back with two minutes' notice; work since the last checkpoint is lost."
+effort   = "days"
+
+[remedy.gcp]
+summary  = "Make the job resumable from checkpoints, then run it on Spot VMs"
+commands = ["gcloud compute instances describe {resource_short_id} --project {sub_account_id} --format='value(scheduling.provisioningModel)'"]
+risk     = "Spot is taken back with thirty seconds' notice; work since the last checkpoint is lost."
+effort   = "days"
+
+[remedy.azure]
+summary  = "Make the job resumable from checkpoints, then run it on Spot VMs or low-priority compute"
+commands = ["az vm show --ids {resource_id} --query priority"]
+risk     = "Spot is taken back with thirty seconds' notice; work since the last checkpoint is lost."
+effort   = "days"
+*/
+with training as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        max(SubAccountId) as SubAccountId,
+        max(RegionId) as RegionId,
+        max(machine_type) as machine_type,
+        max(accelerator_model) as accelerator_model,
+        max(workload_signal) as workload_signal,
+        max(job) as job,
+        sum(EffectiveCost - coalesce(committed_cost, 0)) as training_cost,
+        sum(accelerator_hours) as accelerator_hours,
+        bool_or(standby) as standby
+    from accelerator_hours
+    where
+        workload_kind = 'training'
+        and purchase_option = 'on_demand'
+        and ResourceId is not null
+        and hour >= $window_start and hour < $window_end
+    group by provider, ResourceId, BillingCurrency
+),
+
+resource_cost as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        sum(EffectiveCost) as effective_cost
+    from charges
+    where day >= $window_start and day < $window_end
+    group by provider, ResourceId, BillingCurrency
+),
+
+pool_prices as (
+    select
+        provider,
+        RegionId,
+        machine_type,
+        accelerator_model,
+        unit,
+        currency,
+        max(source) as source,
+        max(as_of) as as_of,
+        min(case when price_kind = 'spot' then low end) as spot_low,
+        max(case when price_kind = 'spot' then high end) as spot_high,
+        max(case when price_kind = 'on_demand' then high end) as on_demand
+    from prices
+    group by provider, RegionId, machine_type, accelerator_model, unit, currency
+),
+
+-- a ratio has no unit, so it is right whether the prices are by machine or by device
+ratios as (
+    select
+        provider,
+        RegionId,
+        machine_type,
+        accelerator_model,
+        source || ' ' || as_of as price_source,
+        least(spot_low::double / on_demand::double, 1) as ratio_low,
+        least(spot_high::double / on_demand::double, 1) as ratio_high
+    from pool_prices
+    where spot_low > 0 and spot_high > 0 and on_demand > 0
+),
+
+machine_ratios as (
+    select
+        provider,
+        RegionId,
+        machine_type,
+        max(price_source) as price_source,
+        min(ratio_low) as ratio_low,
+        max(ratio_high) as ratio_high
+    from ratios
+    where machine_type is not null
+    group by provider, RegionId, machine_type
+),
+
+model_ratios as (
+    select
+        provider,
+        RegionId,
+        accelerator_model,
+        max(price_source) as price_source,
+        min(ratio_low) as ratio_low,
+        max(ratio_high) as ratio_high
+    from ratios
+    where accelerator_model is not null
+    group by provider, RegionId, accelerator_model
+),
+
+priced as (
+    select
+        training.provider,
+        training.ResourceId,
+        training.BillingCurrency,
+        training.SubAccountId,
+        training.RegionId,
+        training.machine_type,
+        training.accelerator_model,
+        training.workload_signal,
+        training.job,
+        training.training_cost,
+        training.accelerator_hours,
+        training.standby,
+        resource_cost.effective_cost,
+        coalesce(machine_ratios.ratio_low, model_ratios.ratio_low) is not null as pool_known,
+        coalesce(machine_ratios.price_source, model_ratios.price_source) as price_source,
+        coalesce(machine_ratios.ratio_low, model_ratios.ratio_low, $spot_ratio_low)::decimal(9, 8) as ratio_low,
+        coalesce(machine_ratios.ratio_high, model_ratios.ratio_high, 1)::decimal(9, 8) as ratio_high,
+        coalesce(
+            (machine_ratios.ratio_low + machine_ratios.ratio_high) / 2, (model_ratios.ratio_low + model_ratios.ratio_high) / 2, $spot_ratio
+        )::decimal(9, 8) as ratio
+    from training
+    inner join resource_cost
+        on
+            training.provider = resource_cost.provider
+            and training.ResourceId = resource_cost.ResourceId
+            and training.BillingCurrency = resource_cost.BillingCurrency
+    left join machine_ratios
+        on
+            training.provider = machine_ratios.provider
+            and training.RegionId = machine_ratios.RegionId
+            and training.machine_type = machine_ratios.machine_type
+    left join model_ratios
+        on
+            training.provider = model_ratios.provider
+            and training.RegionId = model_ratios.RegionId
+            and training.accelerator_model = model_ratios.accelerator_model
+)
+
+select
+    provider,
+    ResourceId,
+    SubAccountId,
+    RegionId,
+    BillingCurrency,
+    effective_cost,
+    0 as committed_cost,
+    training_cost * greatest(1 - ratio * (1 + $overhead), 0)::decimal(9, 8) as avoidable_cost,
+    training_cost * greatest(1 - ratio_high * (1 + $overhead), 0)::decimal(9, 8) as avoidable_low,
+    training_cost * greatest(1 - ratio_low * (1 + $overhead), 0)::decimal(9, 8) as avoidable_high,
+    case when pool_known then 'medium' else 'low' end as confidence,
+    format('{:.0f} accelerator hours of training on {} at the on-demand price; ', accelerator_hours::double, coalesce(machine_type, accelerator_model, 'it'))
+    || case when pool_known then format('spot there costs {:.0f} % of it', 100 * ratio::double) else 'no spot price of the pool is known' end as reason,
+    machine_type,
+    accelerator_model,
+    accelerator_hours,
+    workload_signal,
+    job,
+    case when pool_known then ratio end as spot_ratio,
+    case when pool_known then price_source else 'default of the rule' end as price_source,
+    standby
+from priced
+where training_cost > 0 and (not pool_known or ratio_low * (1 + $overhead) < 1)
+order by avoidable_cost desc, ResourceId asc
