@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from auditor.finding import Finding
 
@@ -79,9 +79,11 @@ class RunRecord:
     note: str | None
 
 
-@dataclass(frozen=True)
-class FindingRecord:
-    """A finding as last seen. Money is a month of 730 hours at 12 decimals, in `billing_currency`."""
+class FindingRecord(NamedTuple):
+    """A finding as last seen. Money is a month of 730 hours at 12 decimals, in `billing_currency`.
+
+    A tuple, because lists of a hundred thousand are read at once.
+    """
 
     id: str
     rule_id: str

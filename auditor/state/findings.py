@@ -19,7 +19,8 @@ from auditor.state.book import Book, run_number
 from auditor.state.mutes import Scope, covering, covers, in_force
 from auditor.state.tables import FINDING_EVENTS, FINDINGS, MUTES, RUNS
 
-_RECORD = tuple(FINDINGS.c[f.name] for f in fields(FindingRecord))
+_RECORD = tuple(FINDINGS.c[name] for name in FindingRecord._fields)
+_GIVEN = tuple(f.name for f in fields(Finding) if f.name in FindingRecord._fields)
 _MUTE = tuple(MUTES.c[f.name] for f in fields(MuteRecord))
 _REPORTED = ("complete", "partial")  # how a run ends whose report somebody may have read
 _NO_ALIASES: Mapping[str, Sequence[str]] = {}
@@ -52,24 +53,22 @@ class FindingBook(Book):
             run_number(connection, run_id)
             active = in_force([*mutes, *_mutes(connection)], at)
             known = {row.id: row for row in connection.execute(_STANDING)}
-            reported = set(connection.execute(select(RUNS.c.id).where(RUNS.c.status.in_(_REPORTED))).scalars()) - {
-                run_id
-            }
+            ended = select(RUNS.c.id).where(RUNS.c.status.in_(_REPORTED), RUNS.c.id != run_id)
+            reported = set(connection.execute(ended).scalars())
             changes = _Changes(run_id, at)
             settled: list[Finding] = []
+            present: set[str] = set()
             for finding in findings:
-                row = known.get(finding.id)
-                mute = covering(active, _scope(finding, former_ids)) if active else None
-                now_status = _next_status(row, mute, reported)
-                settled.append(replace(finding, status=now_status))
-                changes.seen(settled[-1], row, mute)
-            present = {finding.id for finding in settled}
+                finding_id = finding.id
+                row = known.get(finding_id)
+                mute = covering(active, _scope(finding, finding_id, former_ids)) if active else None
+                settled.append(replace(finding, status=_next_status(row, mute, reported)))
+                present.add(finding_id)
+                changes.seen(settled[-1], finding_id, row, mute)
             for row in known.values():
-                is_judged = (row.rule_id, row.provider) in pairs and (
-                    row.provider,
-                    row.sub_account_id,
-                ) not in unjudged_accounts
-                if row.id not in present and row.status != "resolved" and is_judged:
+                is_judged = (row.rule_id, row.provider) in pairs
+                is_judged = is_judged and (row.provider, row.sub_account_id) not in unjudged_accounts
+                if is_judged and row.id not in present and row.status != "resolved":
                     changes.gone(row)
             changes.write(connection)
         return settled
@@ -111,7 +110,8 @@ class FindingBook(Book):
         # only the order is a float's: SQLite holds money as text, which sorts 9 above 10
         query = query.order_by(cast(FINDINGS.c.monthly_savings_net, Float).desc(), FINDINGS.c.id).limit(limit)
         with self._database.read() as connection:
-            return [FindingRecord(*row) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return [FindingRecord._make(row) for row in rows]
 
     def get_finding(self, finding_id: str) -> FindingDetail:
         """A finding with its last run's evidence and its history. Raises SettingsError for an unknown id."""
@@ -124,7 +124,7 @@ class FindingBook(Book):
                 .where(FINDING_EVENTS.c.finding_id == finding_id)
                 .order_by(FINDING_EVENTS.c.id)
             ).all()
-        record = FindingRecord(*row[:-1])
+        record = FindingRecord._make(row[:-1])
         finding = payload.decode(row.payload, status=record.status)
         return FindingDetail(record, finding, tuple(FindingEvent(*event) for event in events))
 
@@ -227,23 +227,22 @@ class _Changes:
         self._gone: list[dict[str, Any]] = []
         self._events: dict[str, dict[str, Any]] = {}
 
-    def seen(self, finding: Finding, row: Row[Any] | None, mute: MuteRecord | None) -> None:
-        values = _values(finding)
+    def seen(self, finding: Finding, finding_id: str, row: Row[Any] | None, mute: MuteRecord | None) -> None:
+        values = _values(finding, finding_id)
         values |= {"last_seen": self._at, "last_run_id": self._run_id, "mute_id": mute.id if mute else None}
         if row is None:
-            self._new[finding.id] = values | {"first_seen": self._at}
+            self._new[finding_id] = values | {"first_seen": self._at}
         else:
-            self._known[finding.id] = values | {"key": finding.id}
+            self._known[finding_id] = values | {"key": finding_id}
         if row is None or row.status != finding.status:
-            note = mute.reason if mute else None
-            self._events[finding.id] = {
-                "finding_id": finding.id,
+            self._events[finding_id] = {
+                "finding_id": finding_id,
                 "run_id": self._run_id,
                 "at": self._at,
                 "status_from": row.status if row else None,
                 "status_to": finding.status,
                 "author": mute.author if mute else None,
-                "note": note,
+                "note": mute.reason if mute else None,
                 "monthly_savings_net": values["monthly_savings_net"],
             }
 
@@ -289,11 +288,12 @@ def _unmuted(row: Row[Any]) -> str:
     return "open" if row.acknowledged_by is None else "acknowledged"
 
 
-def _values(finding: Finding) -> dict[str, Any]:
-    values = {f.name: getattr(finding, f.name) for f in fields(FindingRecord) if hasattr(finding, f.name)}
+def _values(finding: Finding, finding_id: str) -> dict[str, Any]:
+    values = {name: getattr(finding, name) for name in _GIVEN}
     for name in ("monthly_cost", "monthly_savings", "monthly_savings_net"):
         values[name] = money.quantise(values[name])
-    return values | {"tags": json.dumps(dict(finding.tags), ensure_ascii=False), "payload": payload.encode(finding)}
+    values["tags"] = json.dumps(dict(finding.tags), ensure_ascii=False)
+    return values | {"id": finding_id, "payload": payload.encode(finding)}
 
 
 def _event(row: Row[Any], status: str, at: datetime, **more: str | None) -> dict[str, Any]:
@@ -346,11 +346,10 @@ def _mutes(connection: Connection) -> list[MuteRecord]:
     return [MuteRecord(*row) for row in connection.execute(query)]
 
 
-def _scope(finding: Finding, former_ids: Mapping[str, Sequence[str]]) -> Scope:
-    rule_ids = (finding.rule_id, *former_ids.get(finding.rule_id, ()))
+def _scope(finding: Finding, finding_id: str, former_ids: Mapping[str, Sequence[str]]) -> Scope:
     return Scope(
-        finding.id,
-        rule_ids,
+        finding_id,
+        (finding.rule_id, *former_ids.get(finding.rule_id, ())),
         finding.resource_id,
         finding.resource_name,
         finding.subject,

@@ -11,13 +11,15 @@ from auditor.finding import Finding, Remedy
 
 _MONEY = tuple(f.name for f in fields(Finding) if f.type is Decimal)
 _TIMES = tuple(f.name for f in fields(Finding) if f.type is datetime)
+_NAMES = tuple(f.name for f in fields(Finding))
+_REMEDY = tuple(f.name for f in fields(Remedy))
 _TUPLES = ("references", "instead_of")
 
 
 def encode(finding: Finding) -> str:
     """The finding as JSON. Decimals and times of the evidence become text and stay text."""
-    values = {f.name: getattr(finding, f.name) for f in fields(Finding)}
-    values["remedy"] = {f.name: getattr(finding.remedy, f.name) for f in fields(Remedy)}
+    values = {name: getattr(finding, name) for name in _NAMES}
+    values["remedy"] = {name: getattr(finding.remedy, name) for name in _REMEDY}
     values["tags"] = dict(finding.tags)
     values["evidence"] = dict(finding.evidence)
     return json.dumps(values, ensure_ascii=False, default=_text)
@@ -26,7 +28,7 @@ def encode(finding: Finding) -> str:
 def decode(payload: str, **changes: Any) -> Finding:
     """The finding that `encode` wrote, with the changes given; fields that a newer auditor wrote are left out."""
     stored = json.loads(payload)
-    values = {f.name: stored[f.name] for f in fields(Finding) if f.name in stored}
+    values = {name: stored[name] for name in _NAMES if name in stored}
     for name in _MONEY:
         values[name] = Decimal(values[name])
     for name in _TIMES:

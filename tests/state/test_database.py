@@ -85,7 +85,7 @@ def test_a_database_of_a_newer_auditor_is_refused(url: str) -> None:
     State.open(url).close()
     with create_engine(engine_url(url)).begin() as connection:
         connection.execute(text("update alembic_version set version_num = '9999'"))
-    with pytest.raises(LakeError, match="9999.*upgrade auditor"):
+    with pytest.raises(LakeError, match=r"9999.*upgrade auditor"):
         State.open(url)
 
 

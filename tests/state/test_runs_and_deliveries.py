@@ -192,12 +192,12 @@ def test_a_heartbeat_keeps_the_lock_of_a_long_run(url: str) -> None:
 
 def test_a_lock_that_was_taken_over_says_so(url: str) -> None:
     later = NOW + timedelta(hours=1)
-    with State.open(url, clock=lambda: NOW) as slow, State.open(url, clock=lambda: later) as other:
-        with slow.run_lock("slow", timedelta(seconds=0.4)) as lock:
-            with other.run_lock("other"):
-                time.sleep(0.3)
-            with pytest.raises(RunLocked, match="taken over"):
-                lock.check()
+    slow, other = State.open(url, clock=lambda: NOW), State.open(url, clock=lambda: later)
+    with slow, other, slow.run_lock("slow", timedelta(seconds=0.4)) as lock:
+        with other.run_lock("other"):
+            time.sleep(0.3)
+        with pytest.raises(RunLocked, match="taken over"):
+            lock.check()
 
 
 DIES = """
