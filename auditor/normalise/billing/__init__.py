@@ -1,0 +1,1 @@
+"""Billing exports to FOCUS charges, one day a row."""

@@ -1,0 +1,138 @@
+"""Turns the paths a user names into landing files: folders walked, archives unpacked into a spool."""
+
+import logging
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from auditor.errors import SettingsError, SourceError
+from auditor.landing import LandingFile
+
+log = logging.getLogger(__name__)
+
+_JUNK = {".DS_Store", "Thumbs.db", "desktop.ini"}
+_REMOTE = ("s3://", "gs://", "az://")
+# An export packs 10 to 30 times; a thousandfold expansion is an attack, as is one that would fill the disk.
+_MAX_EXPANSION = 1000
+_SMALL = 64 * 1024 * 1024
+
+
+def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[tuple[str, str]]]:
+    """Landing files under the given paths, in a stable order, and the (name, reason) of what could not be opened.
+
+    Archives are unpacked into `spool`; their members are named `archive!member`. Raises SettingsError for a path that
+    does not exist or whose kind is not supported here.
+    """
+    files: list[LandingFile] = []
+    failed: list[tuple[str, str]] = []
+    seen: set[Path] = set()
+    for text in paths:
+        for path, name in _walk(text):
+            resolved = path.resolve()
+            if resolved in seen:  # the same file named twice, or reached through a link
+                continue
+            seen.add(resolved)
+            try:
+                files.extend(_open(path, name, spool))
+            except (OSError, SourceError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+                failed.append((name, f"cannot be opened: {error}"))
+    return files, failed
+
+
+def _walk(text: str) -> Iterator[tuple[Path, str]]:
+    if text.startswith(_REMOTE):
+        raise SettingsError(f"{text}: object stores are read by a live audit; copy the export to a folder and name the folder")
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise SettingsError(f"{text}: no such file or folder")
+    if path.is_file():
+        yield path, path.name if path.is_absolute() else path.as_posix()
+        return
+    for folder, folders, names in path.walk(on_error=_refuse) if hasattr(path, "walk") else _os_walk(path):
+        folders[:] = sorted(name for name in folders if name != "__MACOSX")
+        for name in sorted(names):
+            file = folder / name
+            if name in _JUNK or name.startswith("._") or not file.is_file():
+                continue
+            yield file, file.relative_to(path).as_posix()
+
+
+def _os_walk(path: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    import os  # Path.walk came with Python 3.12
+
+    for folder, folders, names in os.walk(path, onerror=_refuse):
+        yield Path(folder), folders, names
+
+
+def _refuse(error: OSError) -> None:
+    log.warning("folder cannot be read path=%s reason=%s", error.filename, error.strerror)
+
+
+def _open(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
+    with path.open("rb") as stream:
+        head = stream.read(4)
+    if head == b"PK\x03\x04":
+        yield from _unzip(path, name, spool)
+    elif _is_tar(path, head):
+        yield from _untar(path, name, spool)
+    else:
+        yield LandingFile(path, name, path.stat().st_size)
+
+
+def _is_tar(path: Path, head: bytes) -> bool:
+    if head[:2] == b"\x1f\x8b" and not path.name.endswith((".tar.gz", ".tgz")):
+        return False  # looking into every .gz for a tar would inflate each of them once
+    return tarfile.is_tarfile(path)
+
+
+def _unzip(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
+    with zipfile.ZipFile(path) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        if any(member.filename == "[Content_Types].xml" for member in members):
+            yield LandingFile(path, name, path.stat().st_size)  # an office document, not a bundle
+            return
+        _check_expansion(name, path.stat().st_size, sum(member.file_size for member in members), spool)
+        for member in members:
+            if not _is_junk(member.filename):
+                with archive.open(member) as stream:
+                    yield from _spool(stream, name, member.filename, spool)
+
+
+def _untar(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
+    with tarfile.open(path) as archive:
+        total = 0
+        for member in archive:
+            if not member.isfile() or _is_junk(member.name):
+                continue
+            total += member.size
+            _check_expansion(name, path.stat().st_size, total, spool)
+            stream = archive.extractfile(member)
+            if stream is not None:
+                yield from _spool(stream, name, member.name, spool)
+
+
+def _is_junk(member: str) -> bool:
+    parts = PurePosixPath(member).parts
+    return "__MACOSX" in parts or (bool(parts) and (parts[-1] in _JUNK or parts[-1].startswith("._")))
+
+
+def _check_expansion(name: str, packed: int, unpacked: int, spool: Path) -> None:
+    if unpacked > _SMALL and unpacked > packed * _MAX_EXPANSION:
+        raise SourceError(f"{name} would unpack to {unpacked:,} bytes from {packed:,}: refused as a likely zip bomb; unpack it yourself and name the folder")
+    free = shutil.disk_usage(spool).free
+    if unpacked > free:
+        raise SourceError(f"{name} unpacks to {unpacked:,} bytes, {free:,} are free under {spool}")
+
+
+def _spool(stream: object, archive: str, member: str, spool: Path) -> Iterator[LandingFile]:
+    # The member's own name never becomes a path: `../../etc/passwd` is only text here.
+    target = spool / f"{sum(1 for _ in spool.iterdir()):06d}{''.join(PurePosixPath(member).suffixes[-2:])[-20:].replace('/', '')}"
+    with target.open("wb") as out:
+        shutil.copyfileobj(stream, out)  # type: ignore[misc, arg-type]
+    name = f"{archive}!{PurePosixPath(member)}"
+    if target.suffix == ".zip":
+        yield from _unzip(target, name, spool)
+    else:
+        yield LandingFile(target, name, target.stat().st_size)

@@ -1,0 +1,207 @@
+"""Azure Cost Management exports, actual and amortized, of every agreement, to FOCUS.
+
+A row is written with its cost as both BilledCost and EffectiveCost and with its basis beside it. Where a subscription's
+period has both exports, the lake takes BilledCost from the actual and EffectiveCost from the amortized rows.
+"""
+
+from collections.abc import Mapping
+
+from auditor.normalise.billing.source import Source, literal
+
+PROVIDER = "azure"
+
+COST = ("costinbillingcurrency", "cost", "pretaxcost")
+_DATE = ("date", "usagedatetime", "usagedate")
+_SUBSCRIPTION = ("subscriptionguid", "subscriptionid")
+_RESOURCE = ("resourceid", "instanceid", "instancename")
+_ACCELERATOR_SIZE = r"(?i)standard_n[cdgv]"
+
+
+def recognises(names: Mapping[str, str]) -> bool:
+    return (
+        any(name in names for name in COST)
+        and any(name in names for name in _DATE)
+        and any(name in names for name in ("metercategory", "meterid", "metername", "consumedservice"))
+    )
+
+
+def keys(source: Source) -> dict[str, str]:
+    text = source.text
+    date = source.time(*_DATE)
+    period = source.time("billingperiodstartdate", "billingperiodstart")
+    # EA names the enrolment, MCA the billing profile; pay-as-you-go has neither, so the subscription stands for it.
+    account = f"lower({text('billingprofileid')})" if source.has("costinpricingcurrency", "previousinvoiceid") else text("billingaccountid", "billingprofileid")
+    subscription = f"lower(regexp_replace({text(*_SUBSCRIPTION)}, '(?i)^/subscriptions/', ''))"
+    return {
+        "start_at": date,
+        "period_start": f"coalesce(date_trunc('month', {period}), date_trunc('month', {date}))",
+        "payer": f"coalesce({account}, {subscription})",
+        "payer_name": text("billingprofilename", "billingaccountname") if source.has("costinpricingcurrency") else text("billingaccountname"),
+        "account": subscription,
+        "account_name": text("subscriptionname"),
+        "currency": f"coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX')",
+        "charge_type": text("chargetype"),
+        "model": text("pricingmodel"),
+        "frequency": text("frequency"),
+        "publisher_type": text("publishertype"),
+        "publisher": text("publishername"),
+        "invoice": text("invoiceid"),
+        "category": text("metercategory"),
+        "subcategory": text("metersubcategory"),
+        "meter": text("metername"),
+        "meter_id": text("meterid"),
+        "product": text("productname", "product"),
+        "part_number": text("partnumber", "productid"),
+        "consumed_service": text("consumedservice"),
+        "resource_id": f"lower({text(*_RESOURCE)})",
+        "resource_name": text("resourcename"),
+        "resource_type": text("resourcetype"),
+        "location": f"lower(replace({text('resourcelocation', 'resourcelocationnormalized', 'location')}, ' ', ''))",
+        "zone": text("availabilityzone"),
+        "unit": text("unitofmeasure"),
+        "tags": text("tags"),
+        "info": text("additionalinfo"),
+        "reservation_id": text("benefitid", "reservationid"),
+        "reservation_name": text("benefitname", "reservationname"),
+        "order_id": text("productorderid"),
+    }
+
+
+def measures(source: Source, *, net: bool) -> dict[str, str]:
+    return {
+        "cost": f"coalesce({source.money(*COST)}, 0)",
+        "list_cost": source.money("paygcostinbillingcurrency"),
+        "quantity": source.quantity("quantity", "usagequantity"),
+    }
+
+
+# `info` is JSON, in older exports without its braces; keys and values come with stray blanks.
+MACROS = """
+create or replace temp macro braced(x) as case when x is null or x like '{%' then x else '{' || rtrim(x, ',') || '}' end;
+create or replace temp macro info_value(x, wanted) as
+    nullif(trim(regexp_extract(x, '(?i)"\\s*' || wanted || '\\s*"\\s*:\\s*"([^"]*)"', 1)), '');
+"""
+
+
+def rows(table: str) -> str:
+    size = "info_value(info, 'ServiceType')"
+    return f"""
+with described as (
+    select
+        *,
+        lower(coalesce(charge_type, 'usage')) as kind,
+        lower(coalesce(model, '')) as pricing,
+        {size} as size,
+        nullif(trim(reservation_id), '') as commitment
+    from {table}
+),
+
+typed as (
+    select
+        *,
+        pricing in ('reservation', 'savingsplan') or kind in ('unusedreservation', 'unusedsavingsplan') as is_committed,
+        kind in ('purchase', 'refund') and pricing in ('reservation', 'savingsplan') as pays_commitment
+    from described
+)
+
+select
+    'azure' as provider,
+    payer as BillingAccountId,
+    payer_name as BillingAccountName,
+    null as BillingAccountType,
+    currency as BillingCurrency,
+    period_start as BillingPeriodStart,
+    period_start + interval 1 month as BillingPeriodEnd,
+    account as SubAccountId,
+    account_name as SubAccountName,
+    null as SubAccountType,
+    case
+        when kind in ('usage', 'unusedreservation', 'unusedsavingsplan') then 'Usage'
+        when kind in ('purchase', 'refund') then 'Purchase'
+        when kind = 'tax' then 'Tax'
+        when kind = 'credit' then 'Credit'
+        else 'Adjustment'
+    end as ChargeCategory,
+    case when kind = 'refund' then 'Correction' end as ChargeClass,
+    product as ChargeDescription,
+    case when frequency ilike 'recurring' then 'Recurring' when frequency ilike 'onetime' or frequency ilike 'one-time' then 'One-Time' else 'Usage-Based' end as ChargeFrequency,
+    case when not is_committed then null when pricing = 'savingsplan' or kind = 'unusedsavingsplan' then 'Spend' else 'Usage' end as CommitmentDiscountCategory,
+    case when is_committed then coalesce(commitment, order_id) end as CommitmentDiscountId,
+    case when is_committed then reservation_name end as CommitmentDiscountName,
+    case when kind like 'unused%' then 'Unused' when is_committed and kind = 'usage' then 'Used' end as CommitmentDiscountStatus,
+    case when not is_committed then null when pricing = 'savingsplan' or kind = 'unusedsavingsplan' then 'Savings Plan' else 'Reservation' end as CommitmentDiscountType,
+    null as CommitmentDiscountUnit,
+    case when resource_id like '%/capacityreservations/%' then resource_id end as CapacityReservationId,
+    case when resource_id like '%/capacityreservations/%' then 'Unused' end as CapacityReservationStatus,
+    case when kind = 'usage' then unit end as ConsumedUnit,
+    case
+        when kind in ('tax', 'credit') then null
+        when pays_commitment then 'Standard'
+        when is_committed then 'Committed'
+        when pricing = 'spot' or regexp_matches(coalesce(meter, ''), '(?i) (spot|low priority)$') then 'Dynamic'
+        else 'Standard'
+    end as PricingCategory,
+    null as PricingCurrency,
+    unit as PricingUnit,
+    null::decimal(30,12) as ListUnitPrice,
+    null::decimal(30,12) as ContractedUnitPrice,
+    invoice as InvoiceId,
+    'Microsoft' as InvoiceIssuerName,
+    case when publisher_type ilike 'marketplace' then coalesce(publisher, 'Azure Marketplace') else 'Microsoft' end as ProviderName,
+    coalesce(publisher, 'Microsoft') as PublisherName,
+    case when publisher_type ilike 'marketplace' then coalesce(publisher, 'Azure Marketplace') else 'Microsoft' end as ServiceProviderName,
+    'Microsoft' as HostProviderName,
+    nullif(location, '') as RegionId,
+    null as RegionName,
+    zone as AvailabilityZone,
+    case when pays_commitment or kind like 'unused%' then null else resource_id end as ResourceId,
+    case when pays_commitment or kind like 'unused%' then null else coalesce(resource_name, nullif(regexp_extract(resource_id, '([^/]+)$', 1), '')) end as ResourceName,
+    coalesce(lower(resource_type), nullif(regexp_extract(resource_id, '/providers/([^/]+/[^/]+)/[^/]+$', 1), '')) as ResourceType,
+    null as ServiceCategory,
+    null as ServiceSubcategory,
+    coalesce(category, consumed_service) as ServiceName,
+    meter_id as SkuId,
+    meter as SkuMeter,
+    part_number as SkuPriceId,
+    braced(tags) as Tags,
+    consumed_service as x_ServiceCode,
+    null as x_UsageType,
+    null as x_Operation,
+    coalesce(charge_type, 'Usage') as x_LineItemType,
+    product as x_SkuDescription,
+    category as x_SkuMeterCategory,
+    subcategory as x_SkuMeterSubcategory,
+    meter as x_SkuMeterName,
+    size as x_InstanceType,
+    location as x_FromLocation,
+    null as x_ToLocation,
+    null as x_TransferType,
+    null as x_SubscriptionId,
+    basis as x_CostBasis,
+    cost as BilledCost,
+    cost as EffectiveCost,
+    coalesce(list_cost, cost) as ListCost,
+    cost as ContractedCost,
+    case when kind = 'usage' then quantity end as ConsumedQuantity,
+    quantity as PricingQuantity,
+    null::decimal(38,12) as CommitmentDiscountQuantity,
+    start_at,
+    start_at + interval 1 day as end_at,
+    coalesce(regexp_matches(size, {literal(_ACCELERATOR_SIZE)}) or consumed_service ilike 'microsoft.machinelearning%', false) as hourly,
+    source_rows
+from typed
+"""
+
+
+# What in the rows themselves tells an amortized export from an actual one.
+BASIS = """
+select
+    count(*) filter (
+        where lower(charge_type) in ('unusedreservation', 'unusedsavingsplan')
+        or (lower(coalesce(charge_type, 'usage')) = 'usage' and lower(model) in ('reservation', 'savingsplan') and cost <> 0)
+    ) as amortized,
+    count(*) filter (
+        where lower(charge_type) in ('purchase', 'refund') and lower(model) in ('reservation', 'savingsplan')
+    ) as actual
+from {table}
+"""

@@ -1,0 +1,238 @@
+"""Opens the files of one delivery as one DuckDB relation with canonical column names.
+
+Vendors, loaders and spreadsheets spell the same header in a dozen ways. A canonical name is the header in lower case
+with everything but letters and digits taken away, so `lineItem/UsageType`, `line_item_usage_type` and `LineItemUsageType`
+are one column. Text formats give VARCHAR columns, so that no digit of an amount is lost; Parquet keeps its types.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from auditor.errors import SourceError
+from auditor.landing import Recognised, Shape
+from auditor.normalise.look import open_decoded
+
+_BRACKETED = re.compile(r"\(([A-Za-z][A-Za-z0-9 ]*)\)\s*$")  # a localised Azure header: `Kosten (PreTaxCost)`
+_MAX_OBJECT = 64 * 1024 * 1024
+
+
+def canonical(header: str) -> str:
+    """The name by which columns are compared; the English name in closing brackets wins over a localised one."""
+    text = header.strip().lstrip("\ufeff")
+    bracketed = _BRACKETED.search(text)
+    if bracketed:
+        text = bracketed.group(1)
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One relation over all files of a delivery.
+
+    `columns` maps canonical name to DuckDB type, `headers` to the header as written in the first file that has it.
+    """
+
+    relation: str
+    columns: dict[str, str]
+    headers: dict[str, str]
+    form: str
+    salvaged: list[str] = field(default_factory=list)
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.columns for name in names)
+
+    def text(self, *names: str) -> str:
+        """SQL for the first of these columns that exists, as trimmed text, null where it is empty or says NULL."""
+        found = [self._text(name) for name in names if name in self.columns]
+        if not found:
+            return "null::varchar"
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def _text(self, name: str) -> str:
+        column = quote(name)
+        if self.columns[name] != "VARCHAR":
+            column = f"{column}::varchar"
+        if self.form == "parquet":
+            return f"nullif({column}, '')"
+        return f"blank_to_null({column})"
+
+    def money(self, *names: str) -> str:
+        """SQL for the first of these columns that exists, as DECIMAL(30,12); null where it is empty."""
+        return self._number("money", names)
+
+    def quantity(self, *names: str) -> str:
+        """Likewise as DECIMAL(38,12)."""
+        return self._number("quantity", names)
+
+    def _number(self, kind: str, names: Sequence[str]) -> str:
+        found = []
+        for name in names:
+            if name not in self.columns:
+                continue
+            kind_of = self.columns[name]
+            if kind_of in ("DOUBLE", "FLOAT"):
+                found.append(f"{kind}_of_double({quote(name)})")
+            elif kind_of == "VARCHAR":
+                found.append(f"{kind}_of_text({quote(name)})")
+            else:
+                found.append(f"{quote(name)}::{_NUMBER_TYPES[kind]}")
+        if not found:
+            return f"null::{_NUMBER_TYPES[kind]}"
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def time(self, *names: str) -> str:
+        """SQL for the first of these columns that exists, as UTC TIMESTAMP; null where it cannot be read."""
+        found = []
+        for name in names:
+            kind = self.columns.get(name)
+            if kind is None:
+                continue
+            column = quote(name)
+            if kind == "VARCHAR":
+                found.append(f"time_of_text({column})")
+            elif kind.startswith("TIMESTAMP WITH"):
+                found.append(f"({column} at time zone 'UTC')")
+            else:
+                found.append(f"{column}::timestamp")
+        if not found:
+            return "null::timestamp"
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+
+_NUMBER_TYPES = {"money": "decimal(30,12)", "quantity": "decimal(38,12)"}
+
+# A DOUBLE of up to a thousand has its 12 decimals exact; above that the shortest text of the number is what the bill
+# meant, not the binary noise behind it. Text that is no number becomes null here and is counted apart.
+MACROS = """
+create or replace temp macro blank_to_null(x) as
+    case when trim(x) in ('', 'NULL', 'null', 'None', 'N/A', 'NaN') then null else trim(x) end;
+create or replace temp macro money_of_double(x) as
+    case when abs(x) < 1000 then try_cast(x as decimal(30,12)) else try_cast(x::varchar as decimal(30,12)) end;
+create or replace temp macro quantity_of_double(x) as
+    case when abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
+create or replace temp macro money_of_text(x) as try_cast(trim(x) as decimal(30,12));
+create or replace temp macro quantity_of_text(x) as try_cast(trim(x) as decimal(38,12));
+create or replace temp macro is_no_number(x) as
+    (blank_to_null(x) is not null and try_cast(trim(x) as decimal(38,12)) is null and try_cast(trim(x) as double) is null);
+create or replace temp macro time_of_text(x) as
+    coalesce(
+        try_cast(replace(trim(x), ' UTC', '') as timestamp),
+        try_strptime(trim(x), ['%m/%d/%Y', '%Y%m%d', '%m/%d/%Y %H:%M:%S', '%Y-%m-%dT%H:%MZ', '%d.%m.%Y']),
+        make_timestamp(try_cast(trim(x) as bigint))
+    );
+"""
+
+
+def open_source(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], spool: Path, columns: dict[str, str] | None = None) -> Source:
+    """A temp view `name` over the files; `columns` types the keys of JSON files (GCP, FOCUS as JSON).
+
+    Raises SourceError where the files cannot be opened together.
+    """
+    form = files[0].shape.form
+    if form == "parquet":
+        return _open_parquet(con, name, files)
+    if form == "csv":
+        return _open_csv(con, name, files, spool)
+    if form in ("jsonl", "json", "json_stream") and columns:
+        return _open_json(con, name, files, columns)
+    raise SourceError(f"{files[0].file.name}: {form} files of this kind cannot be read yet; export as CSV or Parquet")
+
+
+def _paths(files: Sequence[Recognised]) -> str:
+    return "[" + ", ".join(literal(str(file.file.path)) for file in files) + "]"
+
+
+def _open_parquet(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised]) -> Source:
+    read = f"read_parquet({_paths(files)}, union_by_name=true, hive_partitioning=false)"
+    described = [(row[0], row[1]) for row in con.execute(f"describe select * from {read}").fetchall()]
+    columns, headers, select = {}, {}, []
+    for header, kind in described:
+        key = canonical(header)
+        if key and key not in columns:
+            columns[key], headers[key] = kind, header
+            select.append(f"{quote(header)} as {quote(key)}")
+    con.execute(f"create or replace temp view {name} as select {', '.join(select)} from {read}")
+    return Source(name, columns, headers, "parquet")
+
+
+def _open_csv(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], spool: Path) -> Source:
+    """Chunks of one delivery may differ in columns and their order, so files are read by header and joined by name."""
+    by_header: dict[tuple[object, ...], list[Recognised]] = {}
+    for file in files:
+        shape = file.shape
+        by_header.setdefault((shape.columns, shape.delimiter, shape.compression, shape.encoding), []).append(file)
+    parts, columns, headers = [], {}, {}
+    for group in by_header.values():
+        shape = group[0].shape
+        names = _csv_names(shape)
+        for key, (_, header) in names.items():
+            columns.setdefault(key, "VARCHAR")
+            headers.setdefault(key, header)
+        select = ", ".join(f"{quote(column)} as {quote(key)}" for key, (column, _) in names.items())
+        parts.append(f"select {select} from {_read_csv(group, shape, spool)}")
+    con.execute(f"create or replace temp view {name} as {' union all by name '.join(parts)}")
+    return Source(name, columns, headers, "csv")
+
+
+def _csv_names(shape: Shape) -> dict[str, tuple[str, str]]:
+    """Canonical name -> (positional name, header); the first of two equal headers wins."""
+    names: dict[str, tuple[str, str]] = {}
+    for position, header in enumerate(shape.columns):
+        key = canonical(header)
+        if header.lower().startswith(("resourcetags/", "costcategory/")):
+            key = header.lower() if header.lower() not in names else f"{header.lower()}#{position}"  # Owner beside owner
+        if key and key not in names:
+            names[key] = (f"c{position}", header)
+    return names
+
+
+def _read_csv(files: Sequence[Recognised], shape: Shape, spool: Path) -> str:
+    paths = [str(file.file.path) for file in files]
+    compression = shape.compression
+    if shape.encoding != "utf-8":
+        paths, compression = [str(_transcode(file, spool)) for file in files], "none"
+    listed = ", ".join(literal(path) for path in paths)
+    types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(shape.columns)))
+    return (
+        f"read_csv([{listed}], columns={{{types}}}, auto_detect=false, header=true, delim={literal(shape.delimiter)}, "
+        f"quote='\"', escape='\"', compression={literal(compression)}, max_line_size=16777216, "
+        f"store_rejects=true, rejects_table='csv_rejects', rejects_scan='csv_rejects_scan', strict_mode=false)"
+    )
+
+
+def _transcode(file: Recognised, spool: Path) -> Path:
+    target = spool / f"utf8-{file.file.path.name}.csv"
+    with open_decoded(file.file.path, file.shape.compression) as stream, target.open("w", encoding="utf-8", newline="") as out:
+        import io
+
+        for line in io.TextIOWrapper(stream, encoding=file.shape.encoding, errors="replace", newline=""):
+            out.write(line)
+    return target
+
+
+def _open_json(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], columns: dict[str, str]) -> Source:
+    formats = {"jsonl": "newline_delimited", "json": "auto", "json_stream": "unstructured"}
+    by_form: dict[tuple[str, str], list[Recognised]] = {}
+    for file in files:
+        form = "array" if isinstance(file.shape.sample, list) else formats[file.shape.form]
+        by_form.setdefault((form, file.shape.compression), []).append(file)
+    spec = "{" + ", ".join(f"{literal(column)}: {literal(kind)}" for column, kind in columns.items()) + "}"
+    parts = [
+        f"select * from read_json({_paths(group)}, format={literal(form)}, compression={literal('auto_detect' if compression == 'none' else compression)}, "
+        f"columns={spec}, maximum_object_size={_MAX_OBJECT})"
+        for (form, compression), group in by_form.items()
+    ]
+    con.execute(f"create or replace temp view {name} as {' union all by name '.join(parts)}")
+    return Source(name, dict(columns), {column: column for column in columns}, "json")

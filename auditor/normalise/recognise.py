@@ -1,0 +1,107 @@
+"""Recognises landing files by their content, and counts each content once."""
+
+import gzip
+import hashlib
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from auditor.landing import LandingFile, Recognised, Shape
+from auditor.normalise import flows, inventory, telemetry
+from auditor.normalise.billing import formats, manifests
+from auditor.normalise.look import look, open_decoded
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file that is not read: `status` is skipped (no concern of ours) or failed (damaged)."""
+
+    file: LandingFile
+    status: str
+    reason: str
+    format: str | None = None
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Every landing file, by what it is."""
+
+    recognised: list[Recognised]
+    unread: list[Unread]
+    digests: dict[str, str]  # file name -> digest of its decoded content, for billing files
+
+
+def sort_files(files: Iterable[LandingFile]) -> Sorted:
+    """Recognises each file; of files with the same content one is read and the others are named as copies."""
+    recognised: list[Recognised] = []
+    unread: list[Unread] = []
+    digests: dict[str, str] = {}
+    by_length: dict[int, list[Recognised]] = {}
+    for file in files:
+        shape = look(file)
+        found = recognise(file, shape)
+        if found is None:
+            unread.append(Unread(file, *_why_not(shape)))
+            continue
+        recognised.append(found)
+        by_length.setdefault(_decoded_length(file, shape), []).append(found)
+    copies: set[str] = set()
+    for group in by_length.values():
+        for first_or_only in group:
+            if first_or_only.kind == "billing" or len(group) > 1:
+                digests[first_or_only.file.name] = _digest(first_or_only)
+        seen: dict[tuple[str, str], Recognised] = {}
+        for file_ in group if len(group) > 1 else ():
+            # Lifecycle files of two buckets, or one document under two folders, may be equal and yet speak of two things.
+            if file_.kind not in ("billing", "telemetry", "flows"):
+                continue
+            key = (file_.kind, digests[file_.file.name])
+            original = seen.setdefault(key, file_)
+            if original is not file_:
+                copies.add(file_.file.name)
+                unread.append(Unread(file_.file, "skipped", f"the same content as {original.file.name}, which is counted", file_.format))
+    return Sorted([file for file in recognised if file.file.name not in copies], unread, digests)
+
+
+def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
+    for room in (manifests, formats, telemetry, inventory, flows):
+        found: Recognised | None = room.recognise(file, shape)
+        if found is not None:
+            return found
+    return None
+
+
+def _why_not(shape: Shape) -> tuple[str, str]:
+    if shape.form == "empty":
+        return "failed", "the file is empty: the export wrote nothing, or the download stopped; fetch it again"
+    if shape.problem:
+        return "failed", shape.problem
+    if shape.form == "csv":
+        header = ", ".join(shape.columns[:8])
+        return "skipped", f"no billing, telemetry or inventory format has these columns: {header[:200]}{' …' if len(shape.columns) > 8 else ''}"
+    if shape.columns:
+        return "skipped", f"no known format has these fields: {', '.join(map(str, shape.columns[:8]))[:200]}"
+    return "skipped", "not a billing, telemetry, inventory, flow log or price file"
+
+
+def _decoded_length(file: LandingFile, shape: Shape) -> int:
+    """Length of the decoded content, from the gzip trailer without inflating it."""
+    if shape.compression == "gzip" and file.size > 8:
+        with file.path.open("rb") as stream:
+            stream.seek(-4, 2)
+            return int(struct.unpack("<I", stream.read(4))[0])
+    return file.size
+
+
+def _digest(file: Recognised) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open_decoded(file.file.path, file.shape.compression) as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except (EOFError, OSError, gzip.BadGzipFile) as error:
+        # A damaged file equals nothing; its readers say what is wrong with it.
+        digest.update(f"{file.file.name} {error}".encode())
+    return digest.hexdigest()
