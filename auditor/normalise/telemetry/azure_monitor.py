@@ -19,18 +19,18 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     con.execute(
         f"""create or replace temp table telemetry_staged as
         with answers as (
-            select e, d.envelope->>'interval' as stated
+            select s.doc as place, e, d.envelope->>'interval' as stated
             from read_json($spool, format = 'newline_delimited', columns = {_COLUMNS}, maximum_object_size = $largest) s
             join telemetry_docs d using (doc)
         ), metrics_of as (
             select e.id as id, e.name.value as name, e.unit as unit, e.timeseries as timeseries,
-                cast(null as varchar) as resource_id, stated from answers where e.timeseries is not null
+                cast(null as varchar) as resource_id, stated, place from answers where e.timeseries is not null
             union all
-            select v.id, v.name.value, v.unit, v.timeseries, resource_id, stated
-            from (select unnest(e.value) as v, e.resourceid as resource_id, coalesce(e.interval, stated) as stated from answers
+            select v.id, v.name.value, v.unit, v.timeseries, resource_id, stated, place
+            from (select unnest(e.value) as v, e.resourceid as resource_id, coalesce(e.interval, stated) as stated, place from answers
                 where e.value is not null)
         ), resources as (
-            select name, unit, timeseries, coalesce(resource_id,
+            select place, name, unit, timeseries, coalesce(resource_id,
                     nullif(regexp_replace(id, '/providers/microsoft\\.insights/metrics/.*$', '', 'i'), '')) as resource_id,
                 coalesce(try_cast(nullif(regexp_extract(stated, '(\\d+)D', 1), '') as double), 0) * 86400
                     + coalesce(try_cast(nullif(regexp_extract(stated, '(\\d+)H', 1), '') as double), 0) * 3600
@@ -60,7 +60,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                 list_sort(list_transform(map_entries(m), lambda x: x.key || '=' || x.value)),
                 [x for x in [regexp_extract(resource_id, '/(volumes|deployments)/[^/]+$', 0, 'i')] if x <> '']), ',') as series,
             lower(name) as name, cast(null as varchar) as other_name, p.average as mean, p.total as total, unit,
-            nullif(seconds, 0) as seconds
+            nullif(seconds, 0) as seconds, place
         from points
         where coalesce(p.average, p.total, p.maximum, p.minimum) is not null""",
         {"spool": spool, "largest": largest_object(spool)},

@@ -20,7 +20,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     con.execute(
         f"""create or replace temp table telemetry_series as
         with answers as (
-            select e.metric.type as name, coalesce(e.metric.labels, map {{}}) as m, e.resource.type as resource_type,
+            select s.doc as place, e.metric.type as name, coalesce(e.metric.labels, map {{}}) as m, e.resource.type as resource_type,
                 coalesce(e.resource.labels, map {{}}) as r, e.metricKind as metric_kind, e.points as points,
                 coalesce(e.unit, d.envelope->>'unit') as unit,
                 trim(cast(e.metadata.systemLabels['node_name'] as varchar), '"') as node_name
@@ -38,7 +38,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                     regexp_replace(r['instance'], ':[0-9]+$', '')) end) as node
             from placed
         )
-        select name, exported, m, unit, points, metric_kind,
+        select place, name, exported, m, unit, points, metric_kind,
             case
                 when resource_type in ('gce_instance') or r['instance_id'] is not null and resource_type ilike '%tpu%' and r['node_id'] is null
                     then '//compute.googleapis.com/projects/' || project || '/zones/' || location || '/instances/' || r['instance_id']
@@ -96,7 +96,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                     then name || '{' || coalesce(m['memory_state'], m['cpu_state'], m['gpu_memory_state'], m['state'], m['pipe'], m['gpu_pipe']) || '}'
                 else name end as name,
             cast(null as varchar) as other_name, figure as mean, figure as total, unit,
-            nullif(epoch(ended) - epoch(began), 0) as seconds
+            nullif(epoch(ended) - epoch(began), 0) as seconds, place
         from figures"""
     )
     con.execute("drop table telemetry_series")

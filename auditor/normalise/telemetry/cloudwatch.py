@@ -24,7 +24,7 @@ def stage_stream(con: duckdb.DuckDBPyConnection, paths: list[str], compression: 
         f"""create or replace temp table telemetry_answers as
         select account_id, region, namespace, metric_name, coalesce(dimensions, map {{}}) as d,
             make_timestamp(timestamp * 1000) as time, value.sum / nullif(value.count, 0) as mean, value.sum as total, unit,
-            cast(null as double) as seconds
+            cast(null as double) as seconds, row_number() over () as place
         from read_json($paths, format = 'unstructured', compression = $compression, columns = {_STREAM}, hive_partitioning = false)
         where metric_name is not null""",
         {"paths": paths, "compression": compression},
@@ -49,7 +49,7 @@ def stage_metric_data(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     )
     con.execute(
         f"""create or replace temp table telemetry_results as
-        select s.doc, s.e as e, q.stat as stat, q.account_id, q.region
+        select s.doc as place, s.e as e, q.stat as stat, q.account_id, q.region
         from read_json($spool, format = 'newline_delimited', columns = {_RESULT}, maximum_object_size = $largest) s
         left join telemetry_queries q on q.doc = s.doc and q.id = s.e.Id
         where s.e.Id is not null""",
@@ -58,13 +58,13 @@ def stage_metric_data(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     con.execute(
         """create or replace temp table telemetry_answers as
         with points as (
-            select account_id, region, stat, unnest(e.Timestamps) as stamp, unnest(e.Values) as figure
+            select place, account_id, region, stat, unnest(e.Timestamps) as stamp, unnest(e.Values) as figure
             from telemetry_results where stat.Metric.MetricName is not null
         )
         select account_id, region, stat.Metric.Namespace as namespace, stat.Metric.MetricName as metric_name,
             map_from_entries(list_transform(coalesce(stat.Metric.Dimensions, []), lambda x: {'k': x.Name, 'v': x.Value})) as d,
             telemetry_time(stamp) as time, case when stat.Stat = 'Average' then figure end as mean,
-            case when stat.Stat = 'Sum' then figure end as total, stat.Unit as unit, stat.Period as seconds
+            case when stat.Stat = 'Sum' then figure end as total, stat.Unit as unit, stat.Period as seconds, place
         from points where stat.Stat in ('Average', 'Sum')"""
     )
     _stage(con)
@@ -89,20 +89,20 @@ def _stage(con: duckdb.DuckDBPyConnection) -> None:
         """create or replace temp table telemetry_staged as
         with placed as (
             select *, 'arn:' || case when region like 'cn-%' then 'aws-cn' when region like 'us-gov-%' then 'aws-us-gov' else 'aws' end
-                as partition, region || ':' || account_id as place
+                as partition, region || ':' || account_id as owner
             from telemetry_answers
         )
         select time, 'aws' as provider,
             case
                 when namespace = 'AWS/NATGateway'
-                    then coalesce(partition || ':ec2:' || place || ':natgateway/' || d['NatGatewayId'], d['NatGatewayId'])
+                    then coalesce(partition || ':ec2:' || owner || ':natgateway/' || d['NatGatewayId'], d['NatGatewayId'])
                 when namespace = 'AWS/FSx'
-                    then coalesce(partition || ':fsx:' || place || ':file-system/' || d['FileSystemId'], d['FileSystemId'])
+                    then coalesce(partition || ':fsx:' || owner || ':file-system/' || d['FileSystemId'], d['FileSystemId'])
                 when namespace = 'AWS/EFS'
-                    then coalesce(partition || ':elasticfilesystem:' || place || ':file-system/' || d['FileSystemId'], d['FileSystemId'])
+                    then coalesce(partition || ':elasticfilesystem:' || owner || ':file-system/' || d['FileSystemId'], d['FileSystemId'])
                 -- SageMaker writes the endpoint's name in lower case into its ARN
                 when namespace = 'AWS/SageMaker'
-                    then coalesce(partition || ':sagemaker:' || place || ':endpoint/' || lower(d['EndpointName']), d['EndpointName'])
+                    then coalesce(partition || ':sagemaker:' || owner || ':endpoint/' || lower(d['EndpointName']), d['EndpointName'])
                 when namespace = 'AWS/EBS' then d['VolumeId']
                 when namespace = 'AWS/S3' then d['BucketName']
                 else coalesce(d['InstanceId'], d['host']) end as resource_id,
@@ -116,7 +116,7 @@ def _stage(con: duckdb.DuckDBPyConnection) -> None:
                 -- one dimension is the resource itself: such a series speaks for all
                 when cardinality(d) <= 1 then ''
                 else array_to_string(list_sort(list_transform(map_entries(d), lambda x: x.key || '=' || x.value)), ',') end as series,
-            namespace || '|' || metric_name as name, '*|' || metric_name as other_name, mean, total, unit, seconds
+            namespace || '|' || metric_name as name, '*|' || metric_name as other_name, mean, total, unit, seconds, place
         from placed"""
     )
     con.execute("drop table telemetry_answers")

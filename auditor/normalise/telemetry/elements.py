@@ -10,8 +10,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from gzip import BadGzipFile
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from auditor.landing import LandingFile, Shape
 from auditor.normalise.look import open_decoded
@@ -43,7 +44,8 @@ def decoded_chunks(path: Path, shape: Shape) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8-sig" if shape.encoding == "utf-8" else shape.encoding)()
     try:
         with open_decoded(path, shape.compression) as stream:
-            while chunk := stream.read(_CHUNK):
+            # read1 hands over what it has before it meets the damage; read would lose it
+            while chunk := cast(BufferedIOBase, stream).read1(_CHUNK):
                 yield decoder.decode(chunk)
             yield decoder.decode(b"", final=True)
     except damage as error:

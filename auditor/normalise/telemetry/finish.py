@@ -53,7 +53,7 @@ def _join_parts(con: duckdb.DuckDBPyConnection) -> int:
     con.execute(
         f"""create or replace temp table telemetry_last_parts as
         select * from telemetry_parts
-        qualify row_number() over (partition by {key}, combine, part, series order by sequence desc) = 1"""
+        qualify row_number() over (partition by {key}, combine, part, series order by sequence desc, value desc) = 1"""
     )
     columns = "time, provider, resource_id, device, metric"
     con.execute(

@@ -10,7 +10,8 @@ from auditor.normalise.telemetry.signals import HIGHEST_RATIO, REFUSED, SIGNALS,
 from auditor.views import METRICS
 
 # What a vendor's reader stages. `mean` and `total` are the same figure where the source has one; `series` names the
-# dimensions that are added up; `seconds` is the length of the sample's interval where the source tells it.
+# dimensions that are added up; `seconds` is the length of the sample's interval where the source tells it; `place`
+# grows in the order of delivery, because of equal samples the last counts.
 STAGED: dict[str, str] = {
     "time": "TIMESTAMP",
     "provider": "VARCHAR",
@@ -23,6 +24,7 @@ STAGED: dict[str, str] = {
     "total": "DOUBLE",
     "unit": "VARCHAR",
     "seconds": "DOUBLE",
+    "place": "BIGINT",
 }
 
 _MACROS = r"""
@@ -62,9 +64,12 @@ def prepare(con: duckdb.DuckDBPyConnection) -> None:
         "sequence bigint)"
     )
     con.execute("create temp table if not exists telemetry_nodes (node varchar, resource_id varchar, provider varchar)")
-    con.execute("create temp sequence if not exists telemetry_sequence")
+    con.execute("create temp sequence if not exists telemetry_batch")
     con.execute(_MACROS)
-    signals = [{**signal._asdict(), "kind": kind(signal.metric)} for signal in SIGNALS]
+    signals = [
+        {**signal._asdict(), "kind": "bytes" if signal.combine == "share" else kind(signal.metric)}
+        for signal in SIGNALS
+    ]
     con.execute(
         """create or replace temp table telemetry_signals as
         select s.* from (select unnest(from_json($signals, '[{"source": "VARCHAR", "name": "VARCHAR", "metric": "VARCHAR",
@@ -153,11 +158,12 @@ def take(con: duckdb.DuckDBPyConnection, source: str, notes: list[str]) -> Taken
     )
     columns = "time, provider, resource_id, device, metric, case when kind = 'ratio' then least(value, 1) else value end, met_unit"
     con.execute(
-        f"insert into metrics select {columns} from telemetry_judged where verdict in ('kept', 'capped') and combine = 'direct'"
+        f"insert into metrics select {columns} from telemetry_judged where verdict in ('kept', 'capped') and combine = 'direct' order by place, value"
     )
     con.execute(
-        f"""insert into telemetry_parts select {columns}, combine, part, series, nextval('telemetry_sequence')
-        from telemetry_judged where verdict in ('kept', 'capped') and combine <> 'direct'"""
+        f"""insert into telemetry_parts select {columns}, combine, part, series, b.batch * 1000000000000 + place
+        from telemetry_judged, (select nextval('telemetry_batch') as batch) b
+        where verdict in ('kept', 'capped') and combine <> 'direct'"""
     )
     repeated = con.execute(
         """select count(*) - count(distinct hash(provider, resource_id, device, series, name, time))

@@ -41,6 +41,15 @@ def load(con: duckdb.DuckDBPyConnection, files: Sequence[Recognised]) -> list[So
     `finish` removes repeated samples, so the order of `files` matters.
     """
     prepare(con)
+    ordered = con.execute("select current_setting('preserve_insertion_order')").fetchone()
+    con.execute("set preserve_insertion_order = true")  # of equal samples the last delivered counts
+    try:
+        return _load_all(con, files)
+    finally:
+        con.execute(f"set preserve_insertion_order = {ordered[0] if ordered else True}")
+
+
+def _load_all(con: duckdb.DuckDBPyConnection, files: Sequence[Recognised]) -> list[SourceReport]:
     groups: dict[tuple[object, ...], list[Recognised]] = {}
     for file in files:
         groups.setdefault(_likeness(file), []).append(file)

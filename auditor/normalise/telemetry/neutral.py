@@ -1,7 +1,5 @@
 """The neutral `metrics` table: CSV, Parquet or JSON lines, one sample a row."""
 
-import json
-
 import duckdb
 
 from auditor.landing import Shape
@@ -26,11 +24,6 @@ def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: l
     A `unit` column is optional; without it the metric's own unit (CONTRACT) holds, whatever the values look like.
     """
     relation, parameters = _relation(form, shape, paths)
-    con.execute(
-        """create or replace temp table telemetry_names as
-        select n.name, n.kind from (select unnest(from_json($names, '[{"name": "VARCHAR", "kind": "VARCHAR"}]')) n)""",
-        {"names": json.dumps([{"name": name, "kind": kind(name)} for name in sorted(METRIC_NAMES)])},
-    )
     judged = _judged(relation, shape, form)
     if form != "parquet":  # text is parsed once; Parquet is cheaper to read twice than to keep
         con.execute(f"create or replace temp table telemetry_rows as {judged}", parameters)
@@ -83,8 +76,8 @@ def _judged(relation: str, shape: Shape, form: str) -> str:
         ), typed as (
             select c.time, c.resource_id, c.device, c.metric,
                 coalesce({_provider("lower(c.stated_provider)")}, telemetry_provider(c.resource_id)) as provider,
-                c.figure * {_factor("n.kind", "c.declared_unit")} as value, c.figure, n.kind, c.declared_unit
-            from cells c left join telemetry_names n on n.name = c.metric
+                c.figure * {_factor("c.kind", "c.declared_unit")} as value, c.figure, c.kind, c.declared_unit
+            from (select *, {_kind("metric")} as kind from cells) c
         )
         select time, provider, resource_id, device, metric,
             case when kind = 'ratio' and value > 1 then 1 else value end as value,
@@ -97,6 +90,15 @@ def _judged(relation: str, shape: Shape, form: str) -> str:
                 when kind = 'ratio' and value > 1 then 'capped'
                 else 'kept' end as verdict
         from typed"""
+
+
+def _kind(column: str) -> str:
+    """An expression, not a join: a join may shuffle the rows, and of equal samples the last counts."""
+    names: dict[str, list[str]] = {}
+    for name in sorted(METRIC_NAMES):
+        names.setdefault(kind(name), []).append(f"'{name}'")
+    arms = " ".join(f"when {column} in ({', '.join(listed)}) then '{one}'" for one, listed in names.items())
+    return f"case {arms} end"
 
 
 def _provider(column: str) -> str:
@@ -133,7 +135,7 @@ def _relation(form: str, shape: Shape, paths: list[str]) -> tuple[str, dict[str,
     columns = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in shape.columns)
     return (
         f"""read_csv($paths, auto_detect = false, header = true, columns = {{{columns}}}, delim = $delim, quote = $quote,
-            escape = $quote, skip = $skip, compression = $compression, null_padding = true, strict_mode = false,
+            escape = $quote, skip = $skip, compression = $compression, null_padding = true,
             hive_partitioning = false, store_rejects = true, rejects_table = 'telemetry_rejects',
             rejects_scan = 'telemetry_reject_scans')""",
         {

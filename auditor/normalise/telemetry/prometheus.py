@@ -31,7 +31,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     con.execute(
         f"""create or replace temp table telemetry_series as
         with answers as (
-            select e.metric as m, coalesce(e.values, [e.value]) as points, d.envelope->>'name_hint' as hint
+            select s.doc as place, e.metric as m, coalesce(e.values, [e.value]) as points, d.envelope->>'name_hint' as hint
             from read_json($spool, format = 'newline_delimited', columns = {_COLUMNS}, maximum_object_size = $largest) s
             join telemetry_docs d using (doc)
             where e.metric is not null
@@ -43,7 +43,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                         regexp_replace(m['instance'], ':[0-9]+$', '')] if x <> '' and x <> 'localhost'][1]) as host
             from answers
         )
-        select m, points, coalesce(name, '(without a name)') as name, host,
+        select place, m, points, coalesce(name, '(without a name)') as name, host,
             coalesce(telemetry_cloud_id(m['provider_id']), telemetry_cloud_id(m['providerID']),
                 telemetry_cloud_id(m['instance_id']), telemetry_cloud_id(m['InstanceId']),
                 telemetry_cloud_id(m['ec2_instance_id']), telemetry_cloud_id(m['resource_id']),
@@ -62,7 +62,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     )
     con.execute(
         """create or replace temp table telemetry_points as
-        select name, resource_id,
+        select place, name, resource_id,
             case when name like 'DCGM%' then coalesce(nullif(m['gpu'], ''), nullif(m['minor_number'], ''), m['UUID'], '')
                 when name like 'nvidia_smi%' then coalesce(m['gpu'], m['uuid'], m['UUID'], '')
                 when name like 'neuron%' then coalesce(m['neuroncore'], m['neuron_core'], '')
@@ -74,7 +74,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                 else coalesce(m['GPU_I_ID'], '') end as series,
             coalesce(m['mode'], '') as mode,
             make_timestamp(cast(round(try_cast(p[1] as double) * 1000000) as bigint)) as time, try_cast(p[2] as double) as reading
-        from (select m, name, resource_id, unnest(points) as p from telemetry_series
+        from (select place, m, name, resource_id, unnest(points) as p from telemetry_series
             where name <> 'kube_node_info'
                 -- reads 0 or nothing on a partitioned GPU
                 and not (name = 'DCGM_FI_DEV_GPU_UTIL' and coalesce(m['GPU_I_ID'], '') <> '')
@@ -87,7 +87,8 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
         with counters as (
             select *, lag(reading) over readings as before, lag(time) over readings as since
             from (select distinct on (name, resource_id, device, series, time) * from telemetry_points
-                where name in (select unnest($counters)) and isfinite(reading) and reading >= 0)
+                where name in (select unnest($counters)) and isfinite(reading) and reading >= 0
+                order by name, resource_id, device, series, time, place desc)
             window readings as (partition by name, resource_id, device, series order by time)
         ), steps as (
             select *, epoch(time) - epoch(since) as seconds,
@@ -103,12 +104,12 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
             cast(null as varchar) as other_name,
             case when name like 'DCGM%' and reading >= $blank then 'nan'::double else reading end as mean,
             case when name like 'DCGM%' and reading >= $blank then 'nan'::double else reading end as total,
-            cast(null as varchar) as unit, cast(null as double) as seconds
+            cast(null as varchar) as unit, cast(null as double) as seconds, place
         from telemetry_points where name not in (select unnest($counters))
         union all
         select since, telemetry_provider(resource_id), resource_id, device, series,
             case when name like 'node_cpu%' then name || '{' || mode || '}' else name end, null,
-            figure, figure, null, seconds
+            figure, figure, null, seconds, place
         from (select *, case
                 when mode = 'idle' then greatest(0, 1 - growth / seconds)  -- ticks jitter by a hair over the clock
                 when name like '%\\_seconds\\_total' escape '\\' then growth / seconds
