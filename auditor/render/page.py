@@ -22,6 +22,7 @@ TRANSFERS = {
     "nat.bytes": "processed by NAT",
     "nat.hours": "NAT gateway hours",
 }
+CARDS = 1_000_000  # bytes of the findings told in full
 COMMAND = 4000  # characters of one command shown; no remedy comes near it
 
 
@@ -30,7 +31,8 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
     folder = room("reports")
     style = (folder / "report.css").read_text("utf-8")
     script = (folder / "report.js").read_text("utf-8")
-    template = _environment().get_template("report.html.j2")
+    environment = _environment()
+    template = environment.get_template("report.html.j2")
     answers = view.checks(document, extras)
     first = document["totals"]["currency"]
     return template.render(
@@ -52,13 +54,28 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
         spends=view.spend(extras, first),
         top=[f for f in view.opened(document) if figures.amount(f["monthly_savings_net"]) > 0][:5],
         owners=view.owners(document),
+        cards=_cards(environment, document, extras),
         opened=view.opened(document),
         closed=view.closed(document),
-        left_out=view.opened(document)[view.CARDS :],
+        left_out=view.opened(document)[view.LISTED :],
         changes=view.changes(document, extras),
         fired=_fired(document),
         generated=extras.generated_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC") if extras.generated_at else None,
     )
+
+
+def _cards(environment: Environment, document: Mapping[str, Any], extras: Extras) -> dict[str, Markup]:
+    """Findings told in full, by id: the dearest, as many as keep the file light enough for a mail."""
+    template = environment.get_template("card.html.j2")
+    cards: dict[str, Markup] = {}
+    left = CARDS
+    for finding in view.shown(document):
+        card = template.render(f=finding, extras=extras)
+        left -= len(card.encode("utf-8", "replace"))
+        if left < 0:
+            break
+        cards[finding["id"]] = Markup(card)  # noqa: S704 - it comes escaped from our template
+    return cards
 
 
 def _environment() -> Environment:
@@ -107,7 +124,7 @@ def _money(value: Any, currency: str | None, places: int = 2) -> Markup:
         return escape(figures.ABSENT)
     digits = figures.exact(value)
     code = visible(currency or "?")
-    return Markup('<data value="{}" title="{} {}"><span class="cur">{}</span>\u00a0{}</data>').format(
+    return Markup('<data value="{}" title="{} {}"><i>{}</i>\u00a0{}</data>').format(
         digits, digits, code, code, figures.number(value, places)
     )
 

@@ -33,9 +33,10 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair has no place in UTF-8
 
 
 def write_parquet(document: Mapping[str, Any], path: Path) -> None:

@@ -31,7 +31,7 @@ def terminal_summary(document: Mapping[str, Any], console: "Console", written: S
     _print(console, _checks(answers), width)
     for line in _limits(document):
         console.print(_text(line), width=width, soft_wrap=False)
-    _print(console, _files(document, written), width)
+    _print(console, _files(written), width)
 
 
 def _print(console: "Console", part: Any, width: int) -> None:
@@ -146,15 +146,11 @@ def _more(count: int, noun: str) -> list[str]:
     return [f"and {view.plural(count - LIMITS, f'more {noun}')}, all in the report"] if count > LIMITS else []
 
 
-def _files(document: Mapping[str, Any], written: Sequence[Path]) -> "Text":
+def _files(written: Sequence[Path]) -> "Text":
     text = _text("")
     for n, path in enumerate(written):
         text.append("\n" if n else "").append(_text(f"wrote {path}"))
     page = next((path for path in written if path.suffix == ".html"), None)
-    first = next(iter(view.opened(document)), None)
-    steps = [f"open {page}" if page else "", f"`auditor findings show {first['id']}`" if first else ""]
-    step = ", or run ".join(part for part in steps if part)
-    if step:
-        text.append("\n" if written else "")
-        text.append(_text(f"Next: {step}.", "bold"))
+    step = f"open {page}" if page else "run again with `-f html` for the report that people read"
+    text.append("\n" if written else "").append(_text(f"Next: {step}.", "bold"))
     return text

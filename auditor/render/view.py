@@ -30,7 +30,7 @@ SEVERITIES = ("critical", "high", "medium", "low")
 CONFIDENCES = ("high", "medium", "low")
 OPEN = ("new", "open", "reopened", "acknowledged")  # muted and resolved findings are listed, not counted
 NO_OWNER = "No owner known"
-CARDS = 500  # findings shown in full; what is beyond is counted and named as left to the data files
+LISTED = 1000  # findings on the page; what is beyond is counted and named as left to the data files
 ROWS = 12  # lines of a ranking before the rest is added up
 SERIES = 6  # colours that can be told apart in one chart
 
@@ -432,7 +432,7 @@ def _line(name: str, rows: Sequence[GpuSlice], scale: Decimal) -> Line:
 
 
 def owners(document: Mapping[str, Any]) -> list[Owner]:
-    """Open findings by owner, the one with most to save first; findings beyond the limit of cards are left out."""
+    """Open findings by owner, the one with most to save first; findings beyond the page's limit are left out."""
     currency = document["totals"]["currency"]
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for finding in shown(document):
@@ -450,8 +450,8 @@ def owners(document: Mapping[str, Any]) -> list[Owner]:
 
 
 def shown(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Open findings that get a card, dearest first."""
-    return opened(document)[:CARDS]
+    """Open findings that the page names, dearest first."""
+    return opened(document)[:LISTED]
 
 
 def opened(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
