@@ -1,0 +1,242 @@
+"""Identities: under which names bills, inventories and telemetry know the same resource.
+
+Only exact keys join: the whole id in any case, the tail of an ARN whose shape AWS makes unique (`i-…`, `vol-…`), the
+number of a Google resource with its kind, a self link, and the further ids that the inventory states.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# One spelling for the ways to write one id. Google's self link, its asset name and the project-relative name differ in
+# the front only; a bucket's ARN and its name, `gs://` and the asset name mean the same bucket.
+_PLAIN_ID = r"""
+create or replace temp macro plain_id(id) as
+    regexp_replace(
+        regexp_replace(
+            regexp_replace(
+                regexp_replace(
+                    regexp_replace(
+                        rtrim(lower(trim(id)), '/'),
+                        '^https?://(?:www|compute)\.googleapis\.com/(?:compute/)?(?:v1|beta|alpha)/',
+                        '//compute.googleapis.com/'
+                    ),
+                    '^https?://([a-z]+)\.googleapis\.com/(?:v[0-9a-z]+/)?projects/',
+                    '//\1.googleapis.com/projects/'
+                ),
+                '^projects/([^/]+)/(zones|regions|global)/',
+                '//compute.googleapis.com/projects/\1/\2/'
+            ),
+            '^(?:gs://|//storage\.googleapis\.com/(?:projects/_/buckets/)?)',
+            '//storage.googleapis.com/'
+        ),
+        '^arn:aws[a-z-]*:s3:::',
+        ''
+    )
+"""
+
+# What stays the same between two spellings of one resource: AWS gives such ids once in a partition, Google numbers its
+# resources uniquely while the project appears by name or by number.
+_KIN = r"""
+create or replace temp macro kin(provider, plain) as
+    case
+        when provider = 'aws' then coalesce(
+            nullif(regexp_extract(
+                plain,
+                '(?:^|[/:])((?:i|vol|nat|vpce|eni|eipalloc|fs|fsvol|cr|snap|tgw|igw|subnet|vpc|rtb)-[0-9a-f]{8}(?:[0-9a-f]{9})?)$',
+                1
+            ), ''),
+            plain
+        )
+        when provider = 'gcp' then coalesce(
+            nullif(regexp_replace(
+                regexp_extract(plain, '^//[a-z]+\.googleapis\.com/projects/[^/]+/.*/[a-z]+/[0-9]{10,}$'),
+                '^//([a-z]+)\.googleapis\.com/.*/([a-z]+/[0-9]+)$',
+                '\1/\2'
+            ), ''),
+            plain
+        )
+        else plain
+    end
+"""
+
+# A bill may write one resource in several ways (Azure changes the case, AWS writes ids and ARNs); the spelling of its
+# accelerator charges wins, then the most frequent.
+_BILL = """
+create or replace temp table bill_identities as
+with written as (
+    select
+        provider,
+        ResourceId,
+        count(*) filter (where usage_kind like 'accelerator.%') as accelerator_rows,
+        count(*) as charge_rows
+    from charges
+    where ResourceId is not null and ResourceId <> ''
+    group by provider, ResourceId
+)
+
+select
+    provider,
+    ResourceId as written_id,
+    plain_id(ResourceId) as plain,
+    kin(provider, plain_id(ResourceId)) as kin,
+    first_value(ResourceId) over (
+        partition by provider, kin(provider, plain_id(ResourceId))
+        order by accelerator_rows desc, charge_rows desc, ResourceId asc
+    ) as ResourceId
+from written
+"""
+
+# Aliases that name a part of a resource (its interface, its address) still find it, but do not make it the same thing
+# as the bill's line for that part.
+_INVENTORY_LINKS = """
+create or replace temp table inventory_links as
+with seen as (
+    select distinct provider, resource_id, kin(provider, plain_id(resource_id)) as kin
+    from resources_seen
+    where resource_id is not null and resource_id <> ''
+),
+
+stated as (
+    select distinct provider, kin(provider, plain_id(resource_id)) as kin, plain_id(alias) as alias
+    from (select provider, resource_id, unnest(aliases) as alias from resources_seen)
+    where alias is not null and alias <> ''
+),
+
+neighbours as (
+    select provider, kin, kin(provider, alias) as other
+    from stated
+    where (alias like '%/%' or alias like '%:%' or kin(provider, alias) <> alias)
+        and not regexp_matches(kin(provider, alias), '^(eni|eipalloc|subnet|vpc|vol|snap|rtb)-')
+),
+
+reach as (
+    select provider, kin, kin as other from seen
+    union
+    select provider, kin, other from neighbours
+    union
+    select provider, other as kin, kin as other from neighbours
+),
+
+billed as (
+    select reach.provider, reach.kin, count(distinct bill.ResourceId) as bill_ids, min(bill.ResourceId) as bill_id
+    from reach
+    join bill_identities as bill on bill.provider = reach.provider and bill.kin = reach.other
+    group by reach.provider, reach.kin
+),
+
+own as (
+    select provider, kin, any_value(ResourceId) as bill_id from bill_identities group by provider, kin
+),
+
+first_seen as (
+    select reach.provider, reach.kin, min(seen.resource_id) as seen_id
+    from reach
+    join seen on seen.provider = reach.provider and seen.kin = reach.other
+    group by reach.provider, reach.kin
+)
+
+select
+    seen.provider,
+    seen.resource_id,
+    coalesce(own.bill_id, case when billed.bill_ids = 1 then billed.bill_id end, first_seen.seen_id) as ResourceId
+from seen
+left join own on own.provider = seen.provider and own.kin = seen.kin
+left join billed on billed.provider = seen.provider and billed.kin = seen.kin
+left join first_seen on first_seen.provider = seen.provider and first_seen.kin = seen.kin
+"""
+
+# A name that is a resource's own id outranks the same name among another's aliases.
+_CANDIDATES = """
+create or replace temp table alias_candidates as
+with named as (
+    select provider, written_id as name, ResourceId, 0 as rank from bill_identities
+    union all
+    select provider, resource_id, ResourceId, 0 from inventory_links
+    union all
+    select links.provider, stated.alias, links.ResourceId, 1
+    from (select provider, resource_id, unnest(aliases) as alias from resources_seen) as stated
+    join inventory_links as links on links.provider = stated.provider and links.resource_id = stated.resource_id
+    where stated.alias is not null and stated.alias <> ''
+),
+
+spelled as (
+    select provider, lower(trim(name)) as alias, ResourceId, rank from named
+    union
+    select provider, plain_id(name), ResourceId, rank from named
+    union
+    select provider, kin(provider, plain_id(name)), ResourceId, rank from named
+    union
+    -- agents report a Google machine by its bare number
+    select provider, regexp_extract(plain_id(name), '/instances/([0-9]{10,})$', 1), ResourceId, 1 from named where provider = 'gcp'
+),
+
+best as (
+    select provider, alias, min(rank) as rank from spelled where alias <> '' group by provider, alias
+)
+
+select spelled.provider, spelled.alias, min(spelled.ResourceId) as ResourceId, count(distinct spelled.ResourceId) as resources
+from spelled
+join best on best.provider is not distinct from spelled.provider and best.alias = spelled.alias and best.rank = spelled.rank
+group by spelled.provider, spelled.alias
+"""
+
+_AMBIGUOUS = """
+create or replace table ambiguous_aliases as
+select provider, alias, resources from alias_candidates where resources > 1
+"""
+
+# Telemetry that does not know its cloud (a bare host name) may be any cloud's, as long as one resource answers to it.
+_METRIC_IDS = """
+create or replace temp table metric_identities as
+with known as (
+    select provider, alias, ResourceId from alias_candidates where resources = 1
+),
+
+anywhere as (
+    select alias, min(provider) as provider, min(ResourceId) as ResourceId
+    from known
+    group by alias
+    having count(distinct ResourceId) = 1
+),
+
+reported as (
+    select distinct provider, resource_id from metrics
+    union
+    select distinct provider, resource_id from flows_seen
+)
+
+select
+    reported.provider as reported_provider,
+    reported.resource_id as reported_id,
+    coalesce(reported.provider, anywhere.provider) as provider,
+    coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId, reported.resource_id) as ResourceId,
+    coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId) is not null as resolved
+from reported
+left join known as exact on exact.provider = reported.provider and exact.alias = plain_id(reported.resource_id)
+left join known as near on near.provider = reported.provider and near.alias = kin(reported.provider, plain_id(reported.resource_id))
+left join anywhere on reported.provider is null and anywhere.alias = plain_id(reported.resource_id)
+where reported.resource_id is not null
+"""
+
+_IDENTITIES = """
+create or replace table identities as
+select provider, alias, ResourceId from alias_candidates where resources = 1
+union
+select provider, lower(trim(reported_id)) as alias, ResourceId
+from metric_identities
+where resolved and lower(trim(reported_id)) not in (select alias from ambiguous_aliases)
+"""
+
+
+def build(con: DuckDBPyConnection) -> None:
+    """Create `identities` and `ambiguous_aliases`.
+
+    `identities` has one row per provider and lower-case alias, with the ResourceId as the bill writes it, else as the
+    inventory does. For the marts that follow it leaves `metric_identities` and `inventory_links`.
+    """
+    for statement in (_PLAIN_ID, _KIN, _BILL, _INVENTORY_LINKS, _CANDIDATES, _AMBIGUOUS, _METRIC_IDS, _IDENTITIES):
+        con.execute(statement)
