@@ -55,7 +55,8 @@ def _read_text(recognised: Recognised) -> tuple[str, str | None]:
     damage = None
     try:
         with open_decoded(recognised.file.path, recognised.shape.compression) as stream:
-            while part := stream.read(1 << 16):
+            # small parts: of a part that ends in damage nothing is returned
+            while part := stream.read(1 << 13):
                 parts.append(part)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         damage = f"the compressed data is damaged or cut off ({error})"
