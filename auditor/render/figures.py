@@ -12,6 +12,8 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 def decimal(value: Any) -> Decimal | None:
     """The value as an exact figure; null for what is none."""
+    if isinstance(value, Decimal):
+        return value if value.is_finite() else None
     if value is None or isinstance(value, bool):
         return None
     try:
