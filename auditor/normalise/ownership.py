@@ -131,6 +131,7 @@ def derive_ownership(con: "duckdb.DuckDBPyConnection", charges: str, tag_setting
             coalesce(tag_facts.workload_kind, keyed.service_kind, tag_facts.job_kind, name_facts.kind) as workload_kind,
             case
                 when tag_facts.workload_kind is not null then 'tag ' || tag_facts.workload_signal
+                when keyed.service_workload_kind is null and keyed.service_kind is not null then 'label goog-caip-notebook'
                 when keyed.service_kind is not null then 'service ' || coalesce(nullif(keyed.ServiceName, ''), nullif(keyed.x_ServiceCode, ''), keyed.provider)
                 when tag_facts.job_kind is not null then 'tag ' || tag_facts.job_signal
                 when name_facts.kind is not null then 'name ' || name_facts.shown_name
