@@ -106,7 +106,7 @@ class FindingBook(Book):
         if rule is not None:
             query = query.where(FINDINGS.c.rule_id.like(_like(rule), escape="\\"))
         if severity_at_least is not None:
-            query = query.where(FINDINGS.c.severity.in_(SEVERITIES[SEVERITIES.index(severity_at_least) :]))
+            query = query.where(FINDINGS.c.severity.in_(_from_severity(severity_at_least)))
         # only the order is a float's: SQLite holds money as text, which sorts 9 above 10
         query = query.order_by(cast(FINDINGS.c.monthly_savings_net, Float).desc(), FINDINGS.c.id).limit(limit)
         with self._database.read() as connection:
@@ -289,11 +289,16 @@ def _unmuted(row: Row[Any]) -> str:
 
 
 def _values(finding: Finding, finding_id: str) -> dict[str, Any]:
-    values = {name: getattr(finding, name) for name in _GIVEN}
+    values = {name: _storable(getattr(finding, name)) for name in _GIVEN}
     for name in ("monthly_cost", "monthly_savings", "monthly_savings_net"):
         values[name] = money.quantise(values[name])
-    values["tags"] = json.dumps(dict(finding.tags), ensure_ascii=False)
+    values["tags"] = json.dumps(dict(finding.tags))
     return values | {"id": finding_id, "payload": payload.encode(finding)}
+
+
+def _storable(value: Any) -> Any:
+    # names come from bills and tags as people typed them; PostgreSQL's text takes no NUL, UTF-8 no lone surrogate
+    return value.replace("\0", "").encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _event(row: Row[Any], status: str, at: datetime, **more: str | None) -> dict[str, Any]:
@@ -378,6 +383,12 @@ def _check(mute: MuteRecord, now: datetime) -> None:
 def _like(glob: str) -> str:
     escaped = glob.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return escaped.replace("*", "%").replace("?", "_")
+
+
+def _from_severity(least: str) -> Sequence[str]:
+    if least not in SEVERITIES:
+        raise SettingsError(f"no severity is called {least!r}; there are {', '.join(SEVERITIES)}")
+    return SEVERITIES[SEVERITIES.index(least) :]
 
 
 def _unknown(finding_id: str) -> SettingsError:

