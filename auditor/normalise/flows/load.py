@@ -1,15 +1,19 @@
 """Adds flow logs up to hours and pairs of addresses, each byte once. All work on records is done in SQL."""
 
+import json
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import zstandard
 
 from auditor.landing import Recognised, SourceReport
 from auditor.normalise.flows.recognise import field_names
+from auditor.normalise.inventory.documents import flat, read
 from auditor.normalise.look import open_decoded
 from auditor.views import FLOWS
 
@@ -82,6 +86,8 @@ def _load_file(con: duckdb.DuckDBPyConnection, recognised: Recognised) -> Source
         except duckdb.Error as error:
             failed = True
             notes.append(str(error).splitlines()[0])
+            if recognised.provider != "aws":
+                rows = _read_salvaged(con, recognised, Path(folder))
     if failed:
         notes.append(f"{rows} records read before the damage")
     return SourceReport(
@@ -571,6 +577,23 @@ def _read_json(
     return rows, []
 
 
+def _read_salvaged(con: duckdb.DuckDBPyConnection, recognised: Recognised, folder: Path) -> int:
+    """The whole entries of a JSON document that breaks off."""
+    entries = [entry for value in flat(read(con, recognised).values) for entry in _entries(value)]
+    path = folder / "salvaged.jsonl"
+    path.write_text("\n".join(json.dumps(entry) for entry in entries))
+    if not entries:
+        return 0
+    plain = replace(recognised, details={})
+    return _READERS[recognised.format](con, plain, path)[0]
+
+
+def _entries(value: Any) -> list[Any]:
+    if not isinstance(value, dict):
+        return []
+    return next((value[key] for key in ("records", "entries") if isinstance(value.get(key), list)), [value])
+
+
 def _read_gcp(con: duckdb.DuckDBPyConnection, recognised: Recognised, path: Path) -> tuple[int, list[str]]:
     return _read_json(con, recognised, path, _GCP_RECORDS)
 
@@ -579,7 +602,7 @@ def _read_azure(con: duckdb.DuckDBPyConnection, recognised: Recognised, path: Pa
     return _read_json(con, recognised, path, _AZURE_RECORDS)
 
 
-_READERS = {
+_READERS: dict[str, Callable[[duckdb.DuckDBPyConnection, Recognised, Path], tuple[int, list[str]]]] = {
     "aws-vpc-flow-log-text": _read_aws_text,
     "aws-vpc-flow-log-parquet": _read_aws_parquet,
     "gcp-vpc-flow-log-json": _read_gcp,

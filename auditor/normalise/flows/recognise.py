@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from auditor.landing import LandingFile, Recognised, Shape
+from auditor.normalise.inventory.documents import is_json, look_for_first
 
 # A custom format may hold any fields in any order; these three make it a flow log that can be added up.
 _NEEDED = {"srcaddr", "dstaddr", "bytes"}
@@ -41,11 +42,9 @@ def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
         if (fields >= _NEEDED or fields >= _TRUE_ENDS) and "start" in fields:
             return Recognised(file, shape, "flows", "aws-vpc-flow-log-parquet", "aws")
         return None
-    if shape.form in ("csv", "text"):
-        return _recognise_text(file, shape)
-    if shape.form in ("json", "jsonl", "json_stream"):
+    if is_json(shape):
         return _recognise_json(file, shape)
-    return None
+    return _recognise_text(file, shape) if shape.form in ("csv", "text") else None
 
 
 def _recognise_text(file: LandingFile, shape: Shape) -> Recognised | None:
@@ -75,7 +74,7 @@ def _recognise_text(file: LandingFile, shape: Shape) -> Recognised | None:
 
 
 def _recognise_json(file: LandingFile, shape: Shape) -> Recognised | None:
-    document = _first(shape.sample)
+    document = look_for_first(shape)
     envelope = next((key for key in ("records", "entries") if isinstance(document.get(key), list)), None)
     entry = _first(document[envelope]) if envelope else document
     if _is_gcp(entry):

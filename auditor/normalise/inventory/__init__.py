@@ -8,7 +8,7 @@ import duckdb
 
 from auditor.landing import LandingFile, Recognised, Shape, SourceReport
 from auditor.normalise.inventory import aws, azure, gcp, neutral
-from auditor.normalise.inventory.documents import Contents, flat, look_for_first, read
+from auditor.normalise.inventory.documents import Contents, flat, is_json, look_for_first, read
 from auditor.normalise.inventory.merge import complete
 from auditor.normalise.inventory.rows import Row
 from auditor.views import RESOURCES
@@ -25,7 +25,7 @@ def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
         if not neutral.match(dict.fromkeys(shape.columns)):
             return None
         return Recognised(file, shape, "inventory", f"resources-{shape.form}", None)
-    if shape.form not in ("json", "jsonl", "json_stream"):
+    if not is_json(shape):
         return None
     found = _format_of(look_for_first(shape), envelopes=True)
     if found is None:

@@ -326,7 +326,8 @@ def _addresses(document: Json, place: str) -> Iterator[Row]:
         )
         row.relate("instance", address.get("InstanceId"))
         row.relate("network_interfaces", address.get("NetworkInterfaceId"))
-        row.also_known_as(address.get("PublicIp"))
+        # In flow logs an attached address stands for the machine behind it, which bears it as its own alias.
+        row.also_known_as(address.get("PublicIp") if not attached else None)
         if row.region and row.account_id:
             row.also_known_as(f"arn:aws:ec2:{row.region}:{row.account_id}:elastic-ip/{identity}")
         yield row

@@ -168,6 +168,8 @@ def _machine(row: Row, flat: Json) -> None:
     cards = [_reference(card) for card in objects(inside(flat, "networkprofile", "networkInterfaces"))]
     scale_set = _reference(flat.get("virtualmachinescaleset"))
     group = _reference(flat.get("proximityplacementgroup"))
+    if row.state == str(flat.get("provisioningstate") or "").lower():
+        row.state = None  # without `--show-details` az tells how the making went, not whether the machine runs
     standing = row.state in ("deallocated", "stopped", "deallocating")
     statuses = objects(inside(flat, "instanceview", "statuses"))
     row.describe(
@@ -308,7 +310,7 @@ def _address(row: Row, flat: Json) -> None:
     )
     row.state = "in_use" if attached else "available"
     row.relate("attached_to", attached)
-    row.also_known_as(flat.get("ipaddress"), inside(flat, "dnssettings", "fqdn"))
+    row.also_known_as(flat.get("ipaddress") if not attached else None, inside(flat, "dnssettings", "fqdn"))
 
 
 def _load_balancer(row: Row, flat: Json) -> None:

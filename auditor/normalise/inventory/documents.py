@@ -98,9 +98,18 @@ def flat(values: list[Any]) -> Iterator[Any]:
             yield value
 
 
+def is_json(shape: Shape) -> bool:
+    """Whether a look saw JSON; a document that breaks off within the look has the form `text`."""
+    return shape.form in ("json", "jsonl", "json_stream") or (
+        shape.form == "text" and shape.head.lstrip()[:1] in ("{", "[")
+    )
+
+
 def look_for_first(shape: Shape) -> dict[str, Any]:
-    """The first JSON object of a look: whole where it fitted, else only its keys as far as they are known."""
+    """The first JSON object of a look: whole where it fitted, else what of it stands in the head."""
     sample = shape.sample
-    if isinstance(sample, list):
-        sample = next((one for one in sample if isinstance(one, dict)), None)
+    if not sample and is_json(shape):
+        sample = next(iter(_salvage(shape.head.lstrip())), None)
+    while isinstance(sample, list):
+        sample = next((one for one in sample if isinstance(one, (dict, list))), None)
     return sample if isinstance(sample, dict) else dict.fromkeys(shape.columns)

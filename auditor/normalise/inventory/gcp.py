@@ -225,7 +225,7 @@ def _address(document: Json, place: str) -> Row:
         purpose=document.get("purpose"),
     )
     row.relate("attached_to", users)
-    row.also_known_as(document.get("address"))
+    row.also_known_as(document.get("address") if not users else None)
     return row
 
 

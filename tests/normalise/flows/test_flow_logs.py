@@ -338,6 +338,19 @@ def test_azure_tuples_count_both_ways_and_each_byte_once(tmp_path: Path) -> None
     }
 
 
+def test_a_json_log_cut_off_is_failed_and_keeps_its_whole_entries(tmp_path: Path) -> None:
+    at = NOON * 1000
+    records = [
+        azure_record(f"0022481D{n:04}", f"{at},10.0.0.{n},10.1.0.7,23956,443,6,O,C,NX,5,600,7,0") for n in range(1, 201)
+    ]
+    text = json.dumps({"records": records})
+    rows, reports = loaded([landed(tmp_path / "PT1H.json", text[: len(text) // 2])])
+    assert reports[0].status == "failed" and f"{reports[0].rows} records read before the damage" in (
+        reports[0].message or ""
+    )
+    assert 50 < len(rows) == reports[0].rows < 200
+
+
 def test_other_files_are_no_flow_logs(tmp_path: Path) -> None:
     for name, text in {
         "a.csv": "time,metric,value\n1,a,2\n",

@@ -537,6 +537,29 @@ def test_an_azure_machine_is_read_and_an_r_in_its_size_means_rdma(tmp_path: Path
     assert {str(VM["id"]).lower(), "train-0", "10.0.0.5"} <= set(row["aliases"])
 
 
+def test_an_azure_machine_without_power_state_is_not_said_to_run(tmp_path: Path) -> None:
+    rows, _ = load_files(tmp_path, {"vm.json": [{**VM, "powerState": None, "provisioningState": "Succeeded"}]})
+    assert next(iter(rows.values()))["state"] is None
+
+
+def test_an_attached_address_leaves_its_ip_to_the_machine(tmp_path: Path) -> None:
+    free = {"AllocationId": "eipalloc-0123456789abcdef0", "PublicIp": "203.0.113.1", "NetworkBorderGroup": "us-east-1"}
+    used = {
+        **free,
+        "AllocationId": "eipalloc-0123456789abcdef1",
+        "PublicIp": "203.0.113.2",
+        "InstanceId": "i-0123456789abcdef0",
+    }
+    rows, _ = load_files(tmp_path, {"111122223333/a.json": {"Addresses": [free, used]}})
+    idle, busy = rows["eipalloc-0123456789abcdef0"], rows["eipalloc-0123456789abcdef1"]
+    assert "203.0.113.1" in idle["aliases"] and "203.0.113.2" not in busy["aliases"]
+    assert (idle["state"], busy["state"], busy["attributes"]["attached_to"]) == (
+        "available",
+        "in_use",
+        "i-0123456789abcdef0",
+    )
+
+
 @pytest.mark.parametrize("size", ["Standard_NC96ads_A100_v4", "Standard_NC4as_T4_v3", "Standard_D4s_v5"])
 def test_an_azure_size_without_r_has_no_rdma(tmp_path: Path, size: str) -> None:
     rows, _ = load_files(tmp_path, {"vm.json": [{**VM, "hardwareProfile": {"vmSize": size}}]})
