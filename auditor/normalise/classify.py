@@ -274,22 +274,46 @@ def classify(con: "duckdb.DuckDBPyConnection", keys: str, into: str) -> None:
     con.execute(_statement(keys, into, tuple(provider for provider in PROVIDERS if provider in present)))
 
 
-def resolve_accelerator_parts(con: "duckdb.DuckDBPyConnection", charges: str) -> None:
-    """Settle in table `charges` what a key alone cannot tell, because it depends on the line type or the resource.
+# Azure Machine Learning bills plain machine meters; the resource's id says what runs on them.
+_AZURE_SERVICES = (
+    ("%/onlineendpoints/%", "endpoint", "inference"),
+    ("%/batchendpoints/%", "batch", "inference"),
+    ("%/jobs/%", "training_job", "training"),
+    ("%/computes/%", "notebook", "notebook"),
+)
 
-    Refunds become usage kind `refund`, whatever they give back. Compute Engine machines that bear the label of Vertex
-    AI Workbench become `accelerator.notebook`. GCP bills a machine as device, core, RAM and local SSD lines: those
-    lines of a resource that also has a device line become `accelerator.core`, `.ram`, `.local_ssd` (or
-    `.reserved_unused`, without devices of their own) and take over its model, and its machine type where they have none.
+
+def settle_services(con: "duckdb.DuckDBPyConnection", charges: str) -> None:
+    """Settle in table `charges` the kinds that the line type, a service's label or the resource's id decides.
+
+    Refunds become `refund`, whatever they give back. Compute Engine machines that bear the label of Vertex AI Workbench
+    become `accelerator.notebook`; machines of an Azure Machine Learning workspace what their id names. Doing it twice
+    changes nothing.
     """
     con.execute(f"""
     update {charges} set usage_kind = 'refund', purchase_option = null
     where lower(x_LineItemType) = 'refund' and usage_kind not in ('tax', 'credit')
     """)
     con.execute(f"""
-    update {charges} set usage_kind = 'accelerator.notebook'
+    update {charges} set usage_kind = 'accelerator.notebook', service_workload_kind = 'notebook'
     where provider = 'gcp' and usage_kind = 'accelerator.hours' and contains(Tags, '"goog-caip-notebook"')
     """)
+    for pattern, kind, workload_kind in _AZURE_SERVICES:
+        con.execute(f"""
+        update {charges} set usage_kind = 'accelerator.{kind}', service_workload_kind = '{workload_kind}'
+        where provider = 'azure' and usage_kind = 'accelerator.hours'
+            and lower(ResourceId) like '%/providers/microsoft.machinelearningservices{pattern}'
+        """)
+
+
+def resolve_accelerator_parts(con: "duckdb.DuckDBPyConnection", charges: str) -> None:
+    """Settle in table `charges` what a key alone cannot tell: services first, then the lines that belong to a machine.
+
+    GCP bills a machine as device, core, RAM and local SSD lines: those lines of a resource that also has a device line
+    become `accelerator.core`, `.ram`, `.local_ssd` (or `.reserved_unused`, without devices of their own) and take over
+    its model, and its machine type where they have none.
+    """
+    settle_services(con, charges)
     kinds = ", ".join(_text(f"accelerator.{kind}") for kind in _DEVICE_KINDS)
     con.execute(f"""
     update {charges} as part set

@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
+from auditor.normalise.classify import settle_services
 from auditor.tagging import EMPTY_VALUES, KEY_PREFIXES, NEGATIVE_VALUES, TagSettings
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ def derive_ownership(con: "duckdb.DuckDBPyConnection", charges: str, tag_setting
     x_ServiceCode, ResourceName and ResourceId. The workload kind is the first of: a workload tag whose value names one,
     the service itself, the job's tag, the resource's name; workload_signal says which (`tag workload=train`,
     `service Amazon SageMaker`, `name train-llm-1`). A machine that GCP labels as a notebook is one by its service.
-    owner, job and workload_kind stay null where nothing tells; standby is false then.
+    owner, job and workload_kind stay null where nothing tells; standby is false then. Settles the services first, since
+    they are a signal.
     """
+    settle_services(con, charges)
     con.execute(
         f"""
     create or replace temp table tag_facts as
@@ -131,7 +134,7 @@ def derive_ownership(con: "duckdb.DuckDBPyConnection", charges: str, tag_setting
             coalesce(tag_facts.workload_kind, keyed.service_kind, tag_facts.job_kind, name_facts.kind) as workload_kind,
             case
                 when tag_facts.workload_kind is not null then 'tag ' || tag_facts.workload_signal
-                when keyed.service_workload_kind is null and keyed.service_kind is not null then 'label goog-caip-notebook'
+                when keyed.service_kind = 'notebook' and contains(keyed.Tags, '"goog-caip-notebook"') then 'label goog-caip-notebook'
                 when keyed.service_kind is not null then 'service ' || coalesce(nullif(keyed.ServiceName, ''), nullif(keyed.x_ServiceCode, ''), keyed.provider)
                 when tag_facts.job_kind is not null then 'tag ' || tag_facts.job_signal
                 when name_facts.kind is not null then 'name ' || name_facts.shown_name

@@ -359,7 +359,7 @@ def test_the_version_changes_only_with_the_files() -> None:
 CHARGES = """
 create table charges (provider varchar, ResourceId varchar, BillingCurrency varchar, x_LineItemType varchar, Tags varchar,
     usage_kind varchar, machine_type varchar, accelerator_model varchar, accelerator_count decimal(9, 3),
-    purchase_option varchar, EffectiveCost decimal(30, 12))
+    purchase_option varchar, service_workload_kind varchar, EffectiveCost decimal(30, 12))
 """
 
 
@@ -399,19 +399,29 @@ def test_core_and_ram_lines_follow_the_devices_of_their_machine(con: duckdb.Duck
     )
 
 
-def test_a_refund_is_no_accelerator_and_a_labelled_notebook_is_one(con: duckdb.DuckDBPyConnection) -> None:
+def test_line_type_label_and_resource_id_settle_what_meters_do_not_tell(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(CHARGES)
-    con.execute("""
+    workspace = "/subscriptions/x/resourceGroups/y/providers/Microsoft.MachineLearningServices/workspaces/w"
+    con.execute(
+        """
     insert into charges by name
     select 'aws' as provider, 'i-0a' as ResourceId, 'Refund' as x_LineItemType, 'accelerator.hours' as usage_kind
     union all by name
     select 'gcp' as provider, 'nb' as ResourceId, '{"goog-caip-notebook":""}' as Tags, 'accelerator.hours' as usage_kind
-    """)
+    union all by name
+    select 'azure' as provider, $workspace || id as ResourceId, 'accelerator.hours' as usage_kind
+    from (values ('/onlineEndpoints/ep'), ('/computes/ci')) as t(id)
+    """,
+        {"workspace": workspace},
+    )
     resolve_accelerator_parts(con, "charges")
-    assert dict(con.execute("select provider, usage_kind from charges").fetchall()) == {
-        "aws": "refund",
-        "gcp": "accelerator.notebook",
-    }
+    found = con.execute("select ResourceId, usage_kind, service_workload_kind from charges order by rowid").fetchall()
+    assert [(str(resource).rsplit("/", 1)[-1], *rest) for resource, *rest in found] == [
+        ("i-0a", "refund", None),
+        ("nb", "accelerator.notebook", "notebook"),
+        ("ep", "accelerator.endpoint", "inference"),
+        ("ci", "accelerator.notebook", "notebook"),
+    ]
 
 
 def test_cost_that_no_pattern_knows_is_counted_by_currency(con: duckdb.DuckDBPyConnection) -> None:

@@ -25,7 +25,8 @@ def derived(
     """What is derived for each row; `Tags` may be given as a dict."""
     con.execute("""
     create or replace table charges (place integer, provider varchar, ServiceName varchar, x_ServiceCode varchar,
-        ResourceName varchar, ResourceId varchar, Tags varchar, service_workload_kind varchar, owner varchar, job varchar,
+        ResourceName varchar, ResourceId varchar, Tags varchar, service_workload_kind varchar, usage_kind varchar, purchase_option varchar,
+        x_LineItemType varchar, owner varchar, job varchar,
         workload_kind varchar, workload_signal varchar, standby boolean)
     """)
     given = [
