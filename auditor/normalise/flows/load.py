@@ -311,17 +311,37 @@ with directed as (
     left join own_addresses as own using (reporter)
 ),
 
-translating as (
-    -- A gateway's interface belongs to no machine and passes on packets that are neither from nor to its own address.
+passed_on as (
+    -- Packets that are neither from nor to the interface's own address: a gateway passes them on, and so does, to all
+    -- appearance, a machine with secondary addresses (pods).
     select
         provider,
         reporter,
-        bool_or(direction = 'ingress' and destination_address <> hop_destination) as sees_requests,
-        bool_or(direction = 'egress' and source_address <> hop_source) as sees_answers
+        direction,
+        case when direction = 'ingress' then destination_address else source_address end as address
     from directed
-    where not is_machine and provider = 'aws' and reporter <> ''
+    where not is_machine
+        and provider = 'aws'
+        and reporter <> ''
+        and ((direction = 'ingress' and destination_address <> hop_destination) or (direction = 'egress' and source_address <> hop_source))
+),
+
+hops as (
+    select distinct provider, reporter, unnest([hop_source, hop_destination]) as address from directed where not is_machine
+),
+
+translating as (
+    -- A gateway also talks to the far side under its own name, or the far side is public; a pod's address is neither.
+    select
+        passed_on.provider,
+        passed_on.reporter,
+        bool_or(passed_on.direction = 'ingress') as sees_requests,
+        bool_or(passed_on.direction = 'egress') as sees_answers
+    from passed_on
+    left join hops using (provider, reporter, address)
+    where hops.address is not null
+        or not regexp_matches(passed_on.address, '^(10\\.|172\\.(1[6-9]|2[0-9]|3[01])\\.|192\\.168\\.|100\\.(6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])\\.|f[cd]|fe80)')
     group by all
-    having sees_requests or sees_answers
 ),
 
 legs as (

@@ -198,6 +198,17 @@ def test_a_secondary_address_of_a_machine_does_not_make_it_a_gateway(tmp_path: P
     assert [(row["source_address"], row["path"]) for row in rows] == [("10.0.0.1", None), ("10.0.0.77", None)]
 
 
+def test_pods_are_no_gateway_though_the_log_names_no_machine(tmp_path: Path) -> None:
+    node = {"interface_id": "eni-0a"}
+    rows = aws(
+        tmp_path,
+        record(**node, flow_direction="egress", srcaddr="10.0.0.1", pkt_srcaddr="10.0.0.77", dstaddr="10.0.0.2"),
+        record(**node, flow_direction="ingress", srcaddr="10.0.0.2", dstaddr="10.0.0.1", pkt_dstaddr="10.0.0.77"),
+        record(**node, flow_direction="egress", srcaddr="10.0.0.1", dstaddr="10.0.0.3"),
+    )
+    assert sum(row["bytes"] for row in rows) == 3000 and {row["path"] for row in rows} == {None}
+
+
 def test_the_default_format_without_header_is_read_and_its_direction_inferred(tmp_path: Path) -> None:
     lines = [
         f"2 111122223333 eni-0a1b2c3d 10.0.0.1 10.0.0.{host} 40000 443 6 10 1000 {NOON} {NOON + 59} ACCEPT OK\n2 111122223333 eni-0a1b2c3d 10.0.0.{host} 10.0.0.1 443 40000 6 10 20 {NOON} {NOON + 59} ACCEPT OK"
