@@ -13,6 +13,18 @@ _METRIC = (
 )
 _COLUMNS = f"{{doc: 'INTEGER', e: 'STRUCT({_METRIC}, resourceid VARCHAR, \"interval\" VARCHAR, \"value\" STRUCT({_METRIC})[])'}}"
 
+# PT1H as the service writes it, `1 day, 0:00:00` or `0:05:00` as the az command does.
+_SECONDS = " + ".join(
+    f"coalesce(try_cast(nullif(regexp_extract(stated, '{pattern}', 1, 'i'), '') as double), 0) * {seconds}"
+    for pattern, seconds in (
+        (r"(\d+)(?:D| day)", 86400),
+        (r"(\d+)H", 3600),
+        (r"T.*?(\d+)M", 60),
+        (r"(\d+):\d\d:\d\d", 3600),
+        (r"\d+:(\d\d):\d\d", 60),
+    )
+)
+
 
 def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     """Fills `telemetry_staged`. An interval without a figure is a gap, not a zero. Time stamps are interval starts."""
@@ -32,9 +44,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
         ), resources as (
             select place, name, unit, timeseries, coalesce(resource_id,
                     nullif(regexp_replace(id, '/providers/microsoft\\.insights/metrics/.*$', '', 'i'), '')) as resource_id,
-                coalesce(try_cast(nullif(regexp_extract(stated, '(\\d+)D', 1), '') as double), 0) * 86400
-                    + coalesce(try_cast(nullif(regexp_extract(stated, '(\\d+)H', 1), '') as double), 0) * 3600
-                    + coalesce(try_cast(nullif(regexp_extract(stated, 'T.*?(\\d+)M', 1), '') as double), 0) * 60 as seconds
+                {_SECONDS} as seconds
             from metrics_of
         ), series as (
             select * exclude (timeseries), unnest(timeseries) as t from resources
@@ -42,26 +52,26 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
             select *, map_from_entries(list_transform(coalesce(t.metadatavalues, []),
                 lambda x: {{'k': lower(x.name.value), 'v': coalesce(x.value, '')}})) as m
             from series
-        ), points as (
-            select * exclude (t), unnest(t.data) as p from split
-        )
-        select telemetry_time(p.timeStamp) as time, 'azure' as provider,
+        ), labelled as (
             -- the bill knows the account, the pool, the endpoint and the compute, not what lies below or beside them
-            regexp_replace(case when m['computename'] is not null and regexp_matches(resource_id, '/workspaces/[^/]+$', 'i')
-                    then resource_id || '/computes/' || m['computename'] else resource_id end,
-                '(/(blobServices|fileServices)/default|/deployments/[^/]+|(/capacityPools/[^/]+)/volumes/[^/]+)$', '\\3', 'i') as resource_id,
-            case
-                when name ilike 'gpu%' then concat_ws('/', coalesce(m['instanceid'], m['nodeid']), m['deviceid'])
-                when name ilike 'data disk%' then case when m['lun'] is null then '' else 'lun' || m['lun'] end
-                when name ilike 'os disk%' then 'os'
-                when name ilike 'vm %cached%' then lower(split_part(name, ' ', 1) || '-' || split_part(name, ' ', 2))
-                else '' end as device,
-            array_to_string(list_concat(
-                list_sort(list_transform(map_entries(m), lambda x: x.key || '=' || x.value)),
-                [x for x in [regexp_extract(resource_id, '/(volumes|deployments)/[^/]+$', 0, 'i')] if x <> '']), ',') as series,
-            lower(name) as name, cast(null as varchar) as other_name, p.average as mean, p.total as total, unit,
-            nullif(seconds, 0) as seconds, place
-        from points
+            select regexp_replace(case when m['computename'] is not null and regexp_matches(resource_id, '/workspaces/[^/]+$', 'i')
+                        then resource_id || '/computes/' || m['computename'] else resource_id end,
+                    '(/(blobServices|fileServices)/default|/deployments/[^/]+|(/capacityPools/[^/]+)/volumes/[^/]+)$', '\\3', 'i') as resource_id,
+                case
+                    when name ilike 'gpu%' then concat_ws('/', coalesce(m['instanceid'], m['nodeid']), m['deviceid'])
+                    when name ilike 'data disk%' then case when m['lun'] is null then '' else 'lun' || m['lun'] end
+                    when name ilike 'os disk%' then 'os'
+                    when name ilike 'vm %cached%' then lower(split_part(name, ' ', 1) || '-' || split_part(name, ' ', 2))
+                    else '' end as device,
+                array_to_string(list_concat(
+                    list_sort(list_transform(map_entries(m), lambda x: x.key || '=' || x.value)),
+                    [x for x in [regexp_extract(resource_id, '/(volumes|deployments)/[^/]+$', 0, 'i')] if x <> '']), ',') as series,
+                lower(name) as name, unit, nullif(seconds, 0) as seconds, place, t.data as points
+            from split
+        )
+        select telemetry_time(p.timeStamp) as time, 'azure' as provider, resource_id, device, series, name,
+            cast(null as varchar) as other_name, p.average as mean, p.total as total, unit, seconds, place
+        from (select * exclude (points), unnest(points) as p from labelled)
         where coalesce(p.average, p.total, p.maximum, p.minimum) is not null""",
         {"spool": spool, "largest": largest_object(spool)},
     )

@@ -78,23 +78,25 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
         "select coalesce(sum(len(points)), 0) from telemetry_series where metric_kind = 'CUMULATIVE'"
     ).fetchone()
     con.execute(
-        """create or replace temp table telemetry_staged as
-        with points as (
-            select * exclude (points), unnest(points) as p from telemetry_series where metric_kind is distinct from 'CUMULATIVE'
+        r"""create or replace temp table telemetry_staged as
+        with labelled as (
+            select resource_id, coalesce(device, '') as device, unit, place, points,
+                case when exported <> '' then slice else dimensions end as series,
+                coalesce(m['memory_state'], m['cpu_state'], m['gpu_memory_state'], m['state'], m['pipe'], m['gpu_pipe']) as facet,
+                case when exported <> '' then exported
+                    when name like '%/accelerator/%' and name not like 'tpu.%' and coalesce(m['model'], m['make'], '') ilike '%tpu%'
+                        then name || '{tpu}'
+                    when facet is not null and not regexp_matches(name, '^(router|compute|storage)\.') then name || '{' || facet || '}'
+                    else name end as name
+            from telemetry_series where metric_kind is distinct from 'CUMULATIVE'
+        ), points as (
+            select * exclude (points), unnest(points) as p from labelled
         ), figures as (
             select * exclude (p), telemetry_time(p.interval.startTime) as began, telemetry_time(p.interval.endTime) as ended,
                 try_cast(coalesce(p.value.doubleValue, p.value.int64Value, p.value.distributionValue.mean) as double) as figure
             from points
         )
-        select coalesce(began, ended) as time, 'gcp' as provider, resource_id, coalesce(device, '') as device,
-            case when exported <> '' then slice else dimensions end as series,
-            case when exported <> '' then exported
-                when name like '%/accelerator/%' and name not like 'tpu.%' and coalesce(m['model'], m['make'], '') ilike '%tpu%'
-                    then name || '{tpu}'
-                when coalesce(m['memory_state'], m['cpu_state'], m['gpu_memory_state'], m['state'], m['pipe'], m['gpu_pipe']) is not null
-                    and name not like 'router.%' and name not like 'compute.%' and name not like 'storage.%'
-                    then name || '{' || coalesce(m['memory_state'], m['cpu_state'], m['gpu_memory_state'], m['state'], m['pipe'], m['gpu_pipe']) || '}'
-                else name end as name,
+        select coalesce(began, ended) as time, 'gcp' as provider, resource_id, device, series, name,
             cast(null as varchar) as other_name, figure as mean, figure as total, unit,
             nullif(epoch(ended) - epoch(began), 0) as seconds, place
         from figures"""

@@ -126,18 +126,26 @@ def take(con: duckdb.DuckDBPyConnection, source: str, notes: list[str]) -> Taken
     """
     con.execute(
         """create or replace temp table telemetry_judged as
-        with known as (
-            select st.*, sg.metric, sg.combine, sg.part, sg.kind, sg.unit as documented,
-                case sg.statistic when 'sum' then st.total else st.mean end as figure,
-                case when lower(trim(coalesce(st.unit, ''))) in (select unnest($undeclared)) then sg.unit
-                    else lower(trim(st.unit)) end as effective_unit
-            from telemetry_staged st
-            left join telemetry_signals sg on sg.source = $source and (sg.name = st.name or sg.name = st.other_name)
+        with declared as (
+            -- a few names and units stand for millions of samples
+            select distinct name, other_name, unit from telemetry_staged
+        ), known as (
+            select d.name, d.unit as declared_unit, sg.metric, sg.combine, sg.part, sg.kind, sg.statistic,
+                case when lower(trim(coalesce(d.unit, ''))) in (select unnest($undeclared)) then sg.unit
+                    else lower(trim(d.unit)) end as effective_unit
+            from declared d
+            left join telemetry_signals sg on sg.source = $source and (sg.name = d.name or sg.name = d.other_name)
+        ), meanings as (
+            select k.*, case when u.kind = 'ratio' and u.factor < 1 then 'percent' else u.kind end as met_unit,
+                u.factor, u.rate_seconds
+            from known k left join telemetry_units u on u.kind = k.kind and u.unit = k.effective_unit
         ), converted as (
-            select known.* exclude (seconds),
-                case when u.kind = 'ratio' and u.factor < 1 then 'percent' else u.kind end as met_unit,
-                figure * u.factor * case when u.rate_seconds is null then 1.0 else seconds / u.rate_seconds end as value
-            from known left join telemetry_units u on u.kind = known.kind and u.unit = known.effective_unit
+            select st.time, st.provider, st.resource_id, st.device, st.series, st.name, st.place,
+                m.metric, m.combine, m.part, m.kind, m.met_unit,
+                case m.statistic when 'sum' then st.total else st.mean end as figure,
+                figure * m.factor * case when m.rate_seconds is null then 1.0 else st.seconds / m.rate_seconds end as value
+            from telemetry_staged st
+            join meanings m on m.name = st.name and m.declared_unit is not distinct from st.unit
         )
         select *, case
             when metric is null then 'unused'

@@ -62,7 +62,9 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
     )
     con.execute(
         """create or replace temp table telemetry_points as
-        select place, name, resource_id,
+        with labelled as (
+            -- once a series: at the level of points the same work costs a thousand times as much
+            select place, name, resource_id, telemetry_provider(resource_id) as provider, points,
             case when name like 'DCGM%' then coalesce(nullif(m['gpu'], ''), nullif(m['minor_number'], ''), m['UUID'], '')
                 when name like 'nvidia_smi%' then coalesce(m['gpu'], m['uuid'], m['UUID'], '')
                 when name like 'neuron%' then coalesce(m['neuroncore'], m['neuron_core'], '')
@@ -72,15 +74,18 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
             case when name like 'node_cpu%' then coalesce(m['cpu'], '') || '/' || coalesce(m['mode'], '')
                 when name like 'node_network%' then coalesce(m['device'], '')
                 else coalesce(m['GPU_I_ID'], '') end as series,
-            coalesce(m['mode'], '') as mode,
-            make_timestamp(cast(round(try_cast(p[1] as double) * 1000000) as bigint)) as time, try_cast(p[2] as double) as reading
-        from (select place, m, name, resource_id, unnest(points) as p from telemetry_series
+            coalesce(m['mode'], '') as mode
+            from telemetry_series
             where name <> 'kube_node_info'
                 -- reads 0 or nothing on a partitioned GPU
                 and not (name = 'DCGM_FI_DEV_GPU_UTIL' and coalesce(m['GPU_I_ID'], '') <> '')
                 and not (name like 'node_cpu%' and coalesce(m['mode'], '') not in ('iowait', 'idle'))
                 and not (name like 'node_disk%' and regexp_matches(coalesce(m['device'], ''), '^(loop|ram|dm-|sr)'))
-                and not (name like 'node_network%' and regexp_matches(coalesce(m['device'], ''), '^(lo|veth|docker|cni|cali|flannel|br-)')))"""
+                and not (name like 'node_network%' and regexp_matches(coalesce(m['device'], ''), '^(lo|veth|docker|cni|cali|flannel|br-)'))
+        )
+        select place, name, resource_id, provider, device, series, mode,
+            make_timestamp(cast(round(try_cast(p[1] as double) * 1000000) as bigint)) as time, try_cast(p[2] as double) as reading
+        from (select * exclude (points), unnest(points) as p from labelled)"""
     )
     con.execute(
         """create or replace temp table telemetry_staged as
@@ -100,21 +105,21 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
             select s.* from steps s join usual u using (name, resource_id, device, series)
             where s.seconds <= 4 * u.spacing  -- over a longer gap nobody knows when the growth was
         )
-        select time, telemetry_provider(resource_id) as provider, resource_id, device, series, name,
+        select time, provider, resource_id, device, series, name,
             cast(null as varchar) as other_name,
             case when name like 'DCGM%' and reading >= $blank then 'nan'::double else reading end as mean,
             case when name like 'DCGM%' and reading >= $blank then 'nan'::double else reading end as total,
             cast(null as varchar) as unit, cast(null as double) as seconds, place
         from telemetry_points where name not in (select unnest($counters))
         union all
-        select since, telemetry_provider(resource_id), resource_id, device, series,
+        select since, provider, resource_id, device, series,
             case when name like 'node_cpu%' then name || '{' || mode || '}' else name end, null,
             figure, figure, null, seconds, place
         from (select *, case
                 when mode = 'idle' then greatest(0, 1 - growth / seconds)  -- ticks jitter by a hair over the clock
-                when name like '%\\_seconds\\_total' escape '\\' then growth / seconds
+                when ends_with(name, '_seconds_total') then growth / seconds
                 else growth end as figure
-            from rates where seconds > 0)""".replace("\\\\", "\\"),
+            from rates where seconds > 0)""",
         {"counters": list(_COUNTERS), "blank": _BLANK},
     )
     con.execute("drop table telemetry_points")
