@@ -57,7 +57,8 @@ with charged as (
         standby,
         case when ResourceId is null then coalesce(RegionId, '') || '/' || coalesce(ServiceName, '') end as scope
     from transfers
-    where usage_kind = 'transfer.inter_zone'
+    where
+        usage_kind = 'transfer.inter_zone'
         and EffectiveCost > 0  -- free lines move most of the bytes in many accounts and would hide the charged ones
         and day >= $window_start and day < $window_end
 ),

@@ -57,7 +57,8 @@ with charged as (
         standby,
         case when ResourceId is null then coalesce(RegionId, '') || '/' || coalesce(ServiceName, '') end as scope
     from transfers
-    where usage_kind = 'transfer.internet'
+    where
+        usage_kind = 'transfer.internet'
         and EffectiveCost > 0  -- free lines move most of the bytes in many accounts and would hide the charged ones
         and day >= $window_start and day < $window_end
 ),

@@ -65,7 +65,8 @@ with billed as (
         bool_or(coalesce(usage_kind = 'nat.hours', false)) as ran,
         bool_or(coalesce(standby, false)) as standby
     from charges
-    where ResourceId is not null
+    where
+        ResourceId is not null
         and day >= $window_start and day < $window_end
     group by provider, ResourceId, BillingCurrency, day
 ),
@@ -102,9 +103,9 @@ days as (
         greatest(coalesce(billed_bytes.carried_bytes, 0), coalesce(seen_bytes.carried_bytes, 0)) as carried_bytes
     from billed
     left join billed_bytes
-        on billed_bytes.provider = billed.provider and billed_bytes.ResourceId = billed.ResourceId and billed_bytes.day = billed.day
+        on billed.provider = billed_bytes.provider and billed.ResourceId = billed_bytes.ResourceId and billed.day = billed_bytes.day
     left join seen_bytes
-        on seen_bytes.provider = billed.provider and seen_bytes.ResourceId = billed.ResourceId and seen_bytes.day = billed.day
+        on billed.provider = seen_bytes.provider and billed.ResourceId = seen_bytes.ResourceId and billed.day = seen_bytes.day
 ),
 
 spells as (
@@ -138,8 +139,9 @@ idle as (
         $window_end::date - spells.first_day as idle_days
     from billed
     join spells
-        on spells.provider = billed.provider and spells.ResourceId = billed.ResourceId and spells.BillingCurrency = billed.BillingCurrency
-    where billed.day >= spells.first_day
+        on billed.provider = spells.provider and billed.ResourceId = spells.ResourceId and billed.BillingCurrency = spells.BillingCurrency
+    where
+        billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there
     group by billed.provider, billed.ResourceId, billed.BillingCurrency, spells.first_day
 )
@@ -162,6 +164,7 @@ select
     idle_days,
     standby
 from idle
-where idle_days >= $idle_days
+where
+    idle_days >= $idle_days
     and effective_cost * 730 >= $min_monthly_cost * (idle_days * 24)
 order by avoidable_cost desc, ResourceId asc

@@ -47,7 +47,8 @@ with nat_cost as (
         sum(EffectiveCost) as effective_cost,
         bool_or(standby) as standby
     from charges
-    where usage_kind = 'nat.bytes'  -- the hourly charge stays: so does the gateway
+    where
+        usage_kind = 'nat.bytes'  -- the hourly charge stays: so does the gateway
         and day >= $window_start and day < $window_end
     group by provider, ResourceId, BillingCurrency
 ),
@@ -65,7 +66,7 @@ gateways as (
         not nat_gateways.has_s3_endpoint as lacks_s3,
         coalesce(not nat_gateways.has_dynamodb_endpoint, false) as lacks_dynamodb
     from nat_cost
-    join nat_gateways on nat_gateways.provider = nat_cost.provider and nat_gateways.ResourceId = nat_cost.ResourceId
+    join nat_gateways on nat_cost.provider = nat_gateways.provider and nat_cost.ResourceId = nat_gateways.ResourceId
     where nat_gateways.has_s3_endpoint is not null
 ),
 
@@ -84,7 +85,7 @@ shares as (
             ) / nullif(sum(flows_daily.bytes), 0)
         )::decimal(9, 8) as endpoint_share
     from flows_daily
-    join gateways on gateways.provider = flows_daily.provider and gateways.ResourceId = flows_daily.ResourceId
+    join gateways on flows_daily.provider = gateways.provider and flows_daily.ResourceId = gateways.ResourceId
     where flows_daily.day >= $window_start and flows_daily.day < $window_end
     group by flows_daily.provider, flows_daily.ResourceId
 )
@@ -113,8 +114,9 @@ select
     shares.endpoint_share,
     gateways.standby
 from gateways
-left join shares on shares.provider = gateways.provider and shares.ResourceId = gateways.ResourceId
-where (gateways.lacks_s3 or (gateways.lacks_dynamodb and shares.endpoint_share is not null))  -- DynamoDB alone is no evidence without bytes
+left join shares on gateways.provider = shares.provider and gateways.ResourceId = shares.ResourceId
+where
+    (gateways.lacks_s3 or (gateways.lacks_dynamodb and shares.endpoint_share is not null))  -- DynamoDB alone is no evidence without bytes
     and coalesce(shares.endpoint_share, 1) >= $min_share
     and gateways.effective_cost * 730 >= $min_monthly_cost * $window_hours
 order by avoidable_high desc, gateways.ResourceId asc

@@ -64,7 +64,8 @@ with gateways as (
         sum(gigabytes) as gigabytes,
         bool_or(standby) as standby
     from transfers
-    where usage_kind = 'nat.bytes'
+    where
+        usage_kind = 'nat.bytes'
         and day >= $window_start and day < $window_end
     group by provider, ResourceId, SubAccountId, BillingCurrency, scope
 ),
@@ -101,6 +102,6 @@ select
     peers.store_share,
     gateways.standby
 from gateways
-left join peers on peers.provider = gateways.provider and peers.ResourceId = gateways.ResourceId
+left join peers on gateways.provider = peers.provider and gateways.ResourceId = peers.ResourceId
 where gateways.effective_cost * 730 >= $min_monthly_cost * $window_hours
 order by gateways.effective_cost desc, gateways.ResourceId asc

@@ -90,7 +90,8 @@ loose as (
         max(size_gib) as size_gib,
         max(AvailabilityZone) as zone
     from volumes
-    where instance_id is null
+    where
+        instance_id is null
         and coalesce(lower(state), '') not in ('in-use', 'in_use', 'attached', 'reserved', 'activesas', 'deleting', 'deleted', 'creating')
     group by provider, ResourceId
 ),
