@@ -53,7 +53,8 @@ def _fact(key: str, value: Any, currency: str) -> Fact:
     if word.endswith("bytes"):
         return Fact(name, figures.size(figure), figures.exact(figure))
     places = min(4, max(0, -int(figure.normalize().as_tuple().exponent)))
-    return Fact(name, figures.number(figure, places), figures.exact(figure))
+    text, digits = figures.number(figure, places), figures.exact(figure)
+    return Fact(name, text, None if text == digits else digits)
 
 
 def decimal_of(value: Any) -> Decimal | None:

@@ -104,13 +104,19 @@ def day(value: Any) -> str:
     return f"{when.day}{NBSP}{MONTHS[when.month - 1]}{NBSP}{when.year}"
 
 
+def last_day(end: Any) -> str:
+    """The last day before `end`, which is excluded: midnight belongs to the day it closes."""
+    when = moment(end)
+    return day(when - timedelta(microseconds=1)) if when else day(end)
+
+
 def period(window: Any) -> str:
     """`1 Oct 2026 to 30 Oct 2026`: both days included, for a window whose end is excluded."""
     start, end = moment((window or {}).get("start")), moment((window or {}).get("end"))
     if start is None or end is None:
         return ABSENT
-    last = end - timedelta(microseconds=1)
-    return day(start) if last.date() == start.date() else f"{day(start)} to {day(last)}"
+    first, last = day(start), last_day(window["end"])
+    return first if first == last else f"{first} to {last}"
 
 
 def hours(window: Any) -> Decimal | None:

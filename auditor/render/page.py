@@ -18,11 +18,18 @@ TRANSFERS = {
     "transfer.inter_zone": "between zones",
     "transfer.inter_region": "between regions",
     "transfer.internet": "to the internet",
-    "transfer.public_ip": "within a region over public addresses",
+    "transfer.internet_in": "from the internet",
+    "transfer.public_ip_same_region": "within a region over public addresses",
+    "transfer.peering": "over peering",
+    "transfer.direct_connect": "over a dedicated line",
+    "transfer.transit_gateway": "through a transit gateway",
+    "transfer.vpn": "over VPN",
+    "transfer.cdn": "from the CDN",
+    "transfer.other": "other transfer",
     "nat.bytes": "processed by NAT",
     "nat.hours": "NAT gateway hours",
 }
-CARDS = 1_000_000  # bytes of the findings told in full
+CARDS = 1_100_000  # bytes of the findings told in full
 COMMAND = 4000  # characters of one command shown; no remedy comes near it
 
 
@@ -124,8 +131,8 @@ def _money(value: Any, currency: str | None, places: int = 2) -> Markup:
         return escape(figures.ABSENT)
     digits = figures.exact(value)
     code = visible(currency or "?")
-    return Markup('<data value="{}" title="{} {}"><i>{}</i>\u00a0{}</data>').format(
-        digits, digits, code, code, figures.number(value, places)
+    return Markup('<span title="{} {}"><i>{}</i>\u00a0{}</span>').format(
+        digits, code, code, figures.number(value, places)
     )
 
 
@@ -133,7 +140,7 @@ def _data(value: Any, text: str) -> Markup:
     if figures.decimal(value) is None:
         return escape(figures.ABSENT)
     digits = figures.exact(value)
-    return Markup('<data value="{}" title="{}">{}</data>').format(digits, digits, text)
+    return Markup('<span title="{}">{}</span>').format(digits, text)
 
 
 def _command(text: str) -> Markup:

@@ -130,7 +130,7 @@ def _limits(document: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     for status in ("failed", "skipped"):
         sources = [s for s in document["sources"] if s["status"] == status]
-        lines += [f"{status}: {', '.join(s['paths'])}: {s['message'] or 'no reason given'}" for s in sources[:LIMITS]]
+        lines += [f"{status}: {_source(s)}" for s in sources[:LIMITS]]
         lines += _more(len(sources), f"{status} source")
     gaps = document["run"].get("gaps") or []
     lines += [f"no charges: {g['provider']} {g['account_id'] or ''}: {', '.join(g['days'])}" for g in gaps[:LIMITS]]
@@ -140,6 +140,13 @@ def _limits(document: Mapping[str, Any]) -> list[str]:
         lines += [f"rule {status}: {r['rule_id']}: {r['reason'] or 'no reason given'}" for r in rules[:LIMITS]]
         lines += _more(len(rules), f"{status} rule")
     return [*lines, ""] if lines else []
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    message = source["message"] or "no reason given"
+    named = [path for path in source["paths"] if not message.startswith(path)]
+    more = f" and {len(named) - 1} more files" if len(named) > 1 else ""
+    return f"{named[0]}{more}: {message}" if named else message
 
 
 def _more(count: int, noun: str) -> list[str]:

@@ -209,7 +209,7 @@ def _sources_check(document: Mapping[str, Any]) -> Check:
     rows = sum(s.get("rows") or 0 for s in sources if s["status"] != "skipped")
     text = f"{plural(len(sources) - len(skipped), 'source')}, {figures.number(rows)} rows"
     if skipped:
-        text += f"; {len(skipped)} not recognised and left out"
+        text += f"; {len(skipped)} left out"
     if failed:
         return Check("bad", f"{plural(len(failed), 'source')} failed", f"{text}. The reasons are listed below.")
     if not any(s["kind"] == "billing" and s["status"] == "ok" for s in sources):
@@ -234,7 +234,7 @@ def _reconciliation_check(document: Mapping[str, Any]) -> Check:
 def _days_check(document: Mapping[str, Any]) -> Check:
     gaps = document["run"].get("gaps") or []
     newest = document["run"].get("newest_charge") or {}
-    until = "; ".join(f"{provider_name(provider)} to {figures.day(when)}" for provider, when in newest.items())
+    until = "; ".join(f"{provider_name(provider)} to {figures.last_day(when)}" for provider, when in newest.items())
     if gaps:
         days = sum(len(gap["days"]) for gap in gaps)
         return Check(

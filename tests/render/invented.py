@@ -316,7 +316,7 @@ def document() -> dict[str, Any]:
             "newest_charge": {
                 "aws": "2026-03-30T23:00:00Z",
                 "gcp": "2026-03-30T23:00:00Z",
-                "azure": "2026-03-30T00:00:00Z",
+                "azure": "2026-03-31T00:00:00Z",
             },
             "status": "partial",
             "currency": "USD",
