@@ -50,7 +50,7 @@ def postgres_server() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def new_postgres(postgres_server: Path) -> Callable[[], str]:
-    """Makes an empty database and gives its URL."""
+    """Makes an empty schema, which is quicker than a database, and gives its URL."""
     import psycopg
 
     def make() -> str:
@@ -58,8 +58,8 @@ def new_postgres(postgres_server: Path) -> Callable[[], str]:
         with psycopg.connect(
             host=str(postgres_server), user="postgres", dbname="postgres", autocommit=True
         ) as connection:
-            connection.execute(f"create database {name}")
-        return f"postgresql://postgres@/{name}?host={postgres_server}"
+            connection.execute(f"create schema {name}")
+        return f"postgresql://postgres@/postgres?host={postgres_server}&options=-csearch_path%3D{name}"
 
     return make
 
@@ -67,6 +67,11 @@ def new_postgres(postgres_server: Path) -> Callable[[], str]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
+    return empty_database(request, tmp_path)
+
+
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of the kind that the fixture's parameter names."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'state.db'}"
     return request.getfixturevalue("new_postgres")()

@@ -12,10 +12,16 @@ from auditor.errors import SettingsError
 from auditor.finding import Finding
 from auditor.records import MuteRecord, RealisedSaving
 from auditor.state import State
-from tests.state.conftest import NOW, a_finding
+from tests.state.conftest import NOW, a_finding, empty_database
 
 ALL = {("gpu.idle_instance", "aws"), ("network.nat_idle", "aws")}
 IDLE = a_finding()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The life of a finding is the same on both; what differs between them is tested next door."""
+    return empty_database(request, tmp_path)
 
 
 def audit(
