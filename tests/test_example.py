@@ -87,7 +87,7 @@ def utilisation() -> dict[str, list[float]]:
 
 def test_the_generator_writes_the_bundled_files_again(tmp_path: Path) -> None:
     again = tmp_path / "estate"
-    subprocess.run([sys.executable, str(ROOT / "examples" / "make_example.py"), str(again)], check=True)
+    subprocess.run([sys.executable, str(ROOT / "tools" / "make_example.py"), str(again)], check=True)
     assert files(again) == files(ESTATE)
     for name in files(ESTATE):
         assert content(again / name) == content(ESTATE / name), f"{name} differs"
@@ -96,7 +96,7 @@ def test_the_generator_writes_the_bundled_files_again(tmp_path: Path) -> None:
 def test_the_generator_does_not_delete_a_folder_that_is_no_estate(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("keep me")
     made = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "make_example.py"), str(tmp_path)], capture_output=True, check=False
+        [sys.executable, str(ROOT / "tools" / "make_example.py"), str(tmp_path)], capture_output=True, check=False
     )
     assert made.returncode != 0
     assert (tmp_path / "letter.txt").read_text() == "keep me"

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,7 +49,10 @@ def sort_files(files: Iterable[LandingFile]) -> Sorted:
         recognised.append(found)
         by_length.setdefault(_decoded_length(file, shape), []).append(found)
     copies: set[str] = set()
+    siblings = Counter((file.file.folder, file.format) for file in recognised)
     for group in by_length.values():
+        # Of two copies the one among its delivery's other parts is read, not the stray one in a downloads folder.
+        group.sort(key=lambda file: (-siblings[(file.file.folder, file.format)], file.file.name))
         for first_or_only in group:
             if first_or_only.kind == "billing" or len(group) > 1:
                 digests[first_or_only.file.name] = _digest(first_or_only)

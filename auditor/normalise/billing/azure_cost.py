@@ -156,7 +156,12 @@ select
     zone as AvailabilityZone,
     case when pays_commitment or kind like 'unused%' then null else resource_id end as ResourceId,
     case when pays_commitment or kind like 'unused%' then null else coalesce(resource_name, nullif(regexp_extract(resource_id, '([^/]+)$', 1), '')) end as ResourceName,
-    coalesce(lower(resource_type), nullif(regexp_extract(resource_id, '/providers/([^/]+/[^/]+)/[^/]+$', 1), '')) as ResourceType,
+    coalesce(
+        lower(info_value(info, 'AMLResourceType')),
+        lower(resource_type),
+        -- namespace/type/child of .../providers/namespace/type/name/child/name
+        nullif(regexp_replace(regexp_extract(resource_id, '/providers/([^/]+(?:/[^/]+/[^/]+)+)$', 1), '/([^/]+)/[^/]+', '/\\1', 'g'), '')
+    ) as ResourceType,
     null as ServiceCategory,
     null as ServiceSubcategory,
     coalesce(category, consumed_service) as ServiceName,

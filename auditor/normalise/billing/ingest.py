@@ -57,6 +57,7 @@ class Ingested:
     is_net: bool
     messages: tuple[str, ...] = field(default=())
     is_damaged: bool = False
+    is_whole: bool = True  # false where every file breaks off, so that the invoice it belongs to is not known
 
 
 def delivery_id(delivery: Delivery, digests: Mapping[str, str], tags: TagSettings) -> str:
@@ -112,6 +113,7 @@ def ingest(con: duckdb.DuckDBPyConnection, delivery: Delivery, id_: str, spool: 
         has_resource_ids=bool(has_ids and has_ids[0]),
         is_net=net,
         messages=tuple(messages),
+        is_whole=len(damage) < len(delivery.files),
         is_damaged=bool(damage) or bool(delivery.missing) or any("rows could not be read" in message for message in messages),
     )
 
@@ -255,7 +257,7 @@ def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str)
     con.execute(f"""
         create or replace temp table {charges} as
         select {names}, day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day, {sums},
-            sum(source_rows)::bigint as source_rows, '{id_}' as delivery_id
+            sum(source_rows)::bigint as source_rows, '{id_}-' || strftime(BillingPeriodStart, '%Y-%m') as delivery_id
         from daily
         group by all
         having x_LineItemType is distinct from 'SavingsPlanNegation' or sum(BilledCost) <> 0
@@ -311,7 +313,7 @@ def _expand_hours(con: duckdb.DuckDBPyConnection, id_: str, names: str, hourly: 
         ),
         divided as (select {names}, day_at, hour, grain, {parts}, case when is_last then source_rows else 0 end as source_rows from sliced)
         select {names}, day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day, hour, grain, {sums},
-            sum(source_rows)::bigint as source_rows, '{id_}' as delivery_id
+            sum(source_rows)::bigint as source_rows, '{id_}-' || strftime(BillingPeriodStart, '%Y-%m') as delivery_id
         from divided
         group by all
     """)
@@ -339,9 +341,8 @@ def _derive(con: duckdb.DuckDBPyConnection, charges: str, hourly: str, tags: Tag
         """)
         con.execute(f"drop table {table}")
         con.execute(f"alter table derived rename to {table}")
-    classify.resolve_accelerator_parts(con, charges)
-    _resolve_hourly_parts(con, charges, hourly)
     for table in (charges, hourly):
+        classify.resolve_accelerator_parts(con, table)
         ownership.derive_ownership(con, table, tags)
         extra = ", hour, grain" if table == hourly else ""
         where = "where usage_kind like 'accelerator.%' or CommitmentDiscountId is not null" if table == hourly else ""
@@ -349,19 +350,6 @@ def _derive(con: duckdb.DuckDBPyConnection, charges: str, hourly: str, tags: Tag
         con.execute(f"drop table {table}")
         con.execute(f"alter table ordered rename to {table}")
     _complete_hours(con, charges, hourly)
-
-
-def _resolve_hourly_parts(con: duckdb.DuckDBPyConnection, charges: str, hourly: str) -> None:
-    """What the daily charges know of a machine's parts holds for their hours too."""
-    con.execute(f"""
-        update {hourly} as h set usage_kind = c.usage_kind, machine_type = c.machine_type, accelerator_model = c.accelerator_model, accelerator_count = c.accelerator_count
-        from (
-            select distinct on (provider, ResourceId, SkuId, SkuMeter, x_UsageType) provider, ResourceId, SkuId, SkuMeter, x_UsageType, usage_kind, machine_type, accelerator_model, accelerator_count
-            from {charges} where usage_kind in ('accelerator.core', 'accelerator.ram', 'accelerator.local_ssd')
-        ) as c
-        where h.provider = c.provider and h.ResourceId = c.ResourceId and h.SkuId is not distinct from c.SkuId
-            and h.SkuMeter is not distinct from c.SkuMeter and h.x_UsageType is not distinct from c.x_UsageType and h.usage_kind like 'compute.%'
-    """)
 
 
 def _complete_hours(con: duckdb.DuckDBPyConnection, charges: str, hourly: str) -> None:

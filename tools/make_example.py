@@ -1,6 +1,6 @@
 """Writes `examples/estate/`: two months of bills, a month of telemetry and the inventory of a company that does not exist.
 
-Run from the root of the repository: `python examples/make_example.py`. The same seed gives the same content. Every amount
+Run from the root of the repository: `python tools/make_example.py`. The same seed gives the same content. Every amount
 is a Decimal while it is made, so `EXPECTED.json` holds totals that no importer had a hand in.
 """
 

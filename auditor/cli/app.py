@@ -1,0 +1,178 @@
+"""The commands. Heavy imports live inside them, so that --help answers at once."""
+
+import logging
+import sys
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from auditor.errors import AuditorError, SettingsError
+
+app = typer.Typer(
+    name="auditor",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Audit of cloud bills and telemetry: what AI and data infrastructure wastes, with the proof.",
+)
+rules_app = typer.Typer(no_args_is_help=True, help="List, explain and check rules.")
+app.add_typer(rules_app, name="rules")
+
+USAGE, NOTHING = 2, 4
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="TOML configuration; default ./auditor.toml, then the user's and the system's.")]
+DataDirOption = Annotated[Path | None, typer.Option(help="Where lake and state live; without it an audit of files leaves nothing behind.")]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the report files.")]
+FormatOption = Annotated[list[str] | None, typer.Option("--format", "-f", help="html, json, csv, md, sarif or parquet; repeatable. Default html json.")]
+RulesDirOption = Annotated[list[Path] | None, typer.Option(help="Also load the rules of this folder; repeatable.")]
+
+
+def main() -> None:
+    """Entry point of the console script: no traceback reaches a user."""
+    try:
+        app()
+    except SettingsError as error:
+        _complain(str(error))
+        sys.exit(USAGE)
+    except AuditorError as error:
+        _complain(str(error))
+        sys.exit(NOTHING)
+    except KeyboardInterrupt:
+        _complain("interrupted; nothing of the lake was changed by half")
+        sys.exit(130)
+    except Exception as error:
+        logging.getLogger(__name__).debug("unexpected failure", exc_info=True)
+        _complain(f"unexpected failure ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}); run again with -v and report it with the log")
+        sys.exit(NOTHING)
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(f"auditor: {message}", soft_wrap=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        typer.echo(f"auditor {metadata.version('auditor')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+    pass
+
+
+@app.command()
+def scan(
+    paths: Annotated[list[str] | None, typer.Argument(help="Files, folders, .zip or .tar.gz bundles; without any, the configured sources.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    as_of: Annotated[str | None, typer.Option(help="End of the audit window, excluded (YYYY-MM-DD); default the last complete day of each bill.")] = None,
+    lookback: Annotated[int | None, typer.Option(min=1, max=400, help="Length of the audit window in days; default 30.")] = None,
+    output: OutputOption = Path("auditor-report"),
+    formats: FormatOption = None,
+    rules: Annotated[list[str] | None, typer.Option(help="Run only rules whose id fits this glob; repeatable.")] = None,
+    rules_dir: RulesDirOption = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="RULE.PARAM=VALUE for this run; repeatable.")] = None,
+    fail_on: Annotated[str | None, typer.Option(help="Exit 1 when an open finding is at or above low, medium, high or critical.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the files written.")] = False,
+    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log the run to stderr; twice for details.")] = 0,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+) -> None:
+    """Audit bills, telemetry and inventory, and write the report."""
+    from auditor.cli.request import make_request
+    from auditor.render import FORMATS
+
+    _start_logging(verbose, log_format)
+    chosen = tuple(formats or ("html", "json"))
+    for name in chosen:
+        if name not in FORMATS:
+            raise SettingsError(f"--format {name}: no report format has this name; formats are {', '.join(FORMATS)}")
+    request = make_request(
+        paths=tuple(paths or ()),
+        config=config,
+        data_dir=data_dir,
+        as_of=_date(as_of),
+        lookback=lookback,
+        rules=tuple(rules or ()),
+        rules_dirs=tuple(rules_dir or ()),
+        overrides=tuple(set_ or ()),
+        fail_on=fail_on,
+    )
+    sys.exit(_audit(request, output, chosen, quiet=quiet, show_progress=not (no_progress or quiet)))
+
+
+@app.command()
+def demo(output: OutputOption = Path("auditor-report"), no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False) -> None:
+    """Audit the bundled example estate of three clouds."""
+    from auditor.assets import room
+    from auditor.cli.request import make_request
+
+    _start_logging(0, "text")
+    request = make_request(paths=(str(room("examples") / "estate"),), as_of=date(2026, 10, 1))
+    status = _audit(request, output, ("html", "json", "csv"), quiet=False, show_progress=not no_progress)
+    sys.exit(status)
+
+
+def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool, show_progress: bool) -> int:
+    from auditor.cli.progress import progress_for
+    from auditor.render import render, terminal_summary
+    from auditor.scan import scan as run_scan
+
+    with progress_for(Console(stderr=True), shown=show_progress) as progress:
+        result = run_scan(request, progress, datetime.now(UTC))
+        written = render(result.document, result.extras, formats, output)
+    if quiet:
+        for path in written:
+            typer.echo(str(path))
+    else:
+        terminal_summary(result.document, Console(), written)
+    return result.exit_status
+
+
+@rules_app.command("list")
+def rules_list(rules_dir: RulesDirOption = None) -> None:
+    """Every rule: its id, title and clouds."""
+    from rich.table import Table
+
+    from auditor.assets import room
+    from auditor.detect.rule import load_rules
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("rule", "finds", "clouds"):
+        table.add_column(heading, overflow="fold")
+    for rule in load_rules([room("rules"), *(rules_dir or [])]):
+        table.add_row(rule.id, rule.title, " ".join(rule.clouds))
+    Console().print(table)
+
+
+@rules_app.command("check")
+def rules_check(folders: Annotated[list[Path], typer.Argument(help="Folders of rules.")]) -> None:
+    """Load the rules of these folders and say what is wrong with them."""
+    from auditor.detect.rule import load_rules
+
+    found = load_rules(folders)
+    typer.echo(f"{len(found)} rules, all in order: {', '.join(rule.id for rule in found)}")
+
+
+def _date(text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(f"--as-of {text}: not a date; write it as 2026-11-01") from None
+
+
+def _start_logging(verbose: int, log_format: str) -> None:
+    if log_format not in ("text", "json"):
+        raise SettingsError(f"--log-format {log_format}: choose text or json")
+    from auditor.cli.logs import start
+
+    start(logging.DEBUG if verbose > 1 else logging.INFO if verbose else logging.WARNING, log_format)

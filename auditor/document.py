@@ -1,0 +1,361 @@
+"""The run's document: findings.json as users read it, and the series beside it that only the report shows."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from importlib import metadata
+from typing import Any
+
+import duckdb
+
+from auditor import money, render
+from auditor.bills import Bill, Choice
+from auditor.detect.rule import Rule
+from auditor.detect.run import DetectResult, Window
+from auditor.finding import Finding
+from auditor.landing import SourceReport
+
+SCHEMA_VERSION = "1.0"
+_SILENT = ("muted", "resolved")
+
+# What would bring samples of an accelerator, by where it runs.
+_TELEMETRY_STEPS = {
+    "aws": "install the CloudWatch agent with its nvidia_gpu section, or run dcgm-exporter and scrape it with Prometheus",
+    "gcp": "install the Ops Agent, which reports agent.googleapis.com/gpu, or enable DCGM metrics of the GKE cluster",
+    "azure": "run dcgm-exporter on the machine and scrape it with Managed Prometheus; Azure itself has no GPU metric for machines",
+}
+
+
+def text(amount: Decimal) -> str:
+    """An amount as a plain decimal string of at most 12 decimals."""
+    return money.text(money.quantise(amount))
+
+
+def moment(time: datetime) -> str:
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def build(
+    con: duckdb.DuckDBPyConnection,
+    run_id: str,
+    known: Sequence[Bill],
+    choice: Choice,
+    reports: Sequence[SourceReport],
+    windows: Mapping[str, Window],
+    result: DetectResult,
+    status: str,
+    wanted_currency: str | None,
+) -> dict[str, Any]:
+    """findings.json: run, sources, reconciliation, coverage, ledger, totals and findings."""
+    _create_windows(con, windows)
+    by_currency = _costs(con)
+    currency = wanted_currency or max(by_currency, key=lambda name: by_currency[name][1], default="USD")
+    as_of = max((window.end for window in windows.values()), default=None)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": {
+            "id": run_id,
+            "as_of": as_of.date().isoformat() if as_of else None,
+            "windows": {provider: {"start": moment(window.start), "end": moment(window.end)} for provider, window in sorted(windows.items())},
+            "newest_charge": _newest_charge(con),
+            "status": status,
+            "currency": currency,
+            "gaps": _gaps(con),
+        },
+        "sources": [_source(report) for report in reports],
+        "reconciliation": _reconciliation(con, known, choice),
+        "coverage": {
+            "rules": [{"rule_id": entry.rule_id, "status": entry.status, "reason": entry.reason} for entry in result.coverage],
+            "gpu": _gpu_coverage(con, currency),
+        },
+        "gpu_ledger": _ledger(con),
+        "totals": _totals(by_currency, currency, result.findings),
+        "findings": [_finding(finding) for finding in result.findings],
+    }
+
+
+def _create_windows(con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]) -> None:
+    con.execute("create or replace temp table audit_windows (provider varchar, starts timestamp, ends timestamp)")
+    for provider, window in windows.items():
+        con.execute("insert into audit_windows values (?, ?, ?)", [provider, window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)])
+
+
+def _costs(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[Decimal, Decimal]]:
+    """Currency -> (BilledCost, EffectiveCost) of the audit windows."""
+    rows = con.execute("""
+        select BillingCurrency, sum(BilledCost), sum(EffectiveCost)
+        from charges join audit_windows using (provider)
+        where day >= starts and day < ends
+        group by all
+    """).fetchall()
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def _newest_charge(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    rows = con.execute("select provider, max(ChargePeriodEnd) from charges where ChargeCategory = 'Usage' group by all order by all").fetchall()
+    return {row[0]: moment(row[1]) for row in rows}
+
+
+def _gaps(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Days of the window without a charge of an account whose resources telemetry shows running."""
+    rows = con.execute("""
+        with owners as (
+            select provider, ResourceId, any_value(SubAccountId) as SubAccountId from charges where ResourceId is not null group by all
+            union
+            select provider, ResourceId, SubAccountId from resources where SubAccountId is not null
+        ),
+        seen as (
+            select distinct m.provider, o.SubAccountId, m.hour::date as day
+            from metric_hours as m join owners as o using (provider, ResourceId)
+        ),
+        billed as (select distinct provider, SubAccountId, day from charges)
+        select s.provider, s.SubAccountId, list(s.day order by s.day)
+        from seen as s
+        join audit_windows as w using (provider)
+        left join billed as b on b.provider = s.provider and b.SubAccountId is not distinct from s.SubAccountId and b.day = s.day
+        where b.day is null and s.day >= w.starts and s.day < w.ends
+        group by all order by all
+    """).fetchall()
+    return [{"provider": row[0], "account_id": row[1], "days": [day.isoformat() for day in row[2]]} for row in rows]
+
+
+def _source(report: SourceReport) -> dict[str, Any]:
+    return {
+        "provider": report.provider,
+        "kind": report.kind,
+        "format": report.format,
+        "paths": report.paths,
+        "files": report.files,
+        "rows": report.rows,
+        "billing_periods": report.billing_periods,
+        "status": report.status,
+        "message": report.message,
+    }
+
+
+def _reconciliation(con: duckdb.DuckDBPyConnection, known: Sequence[Bill], choice: Choice) -> list[dict[str, Any]]:
+    """The sources' own sums beside the lake's, for every provider, billing account, period and currency that counts.
+
+    A delivery of which every file breaks off has no total to compare with and is left out; its source says so.
+    """
+    paired = {(row[0], row[1].strftime("%Y-%m")) for row in con.execute("select SubAccountId, BillingPeriodStart from paired").fetchall()}
+    source: dict[tuple[str, str, str, str], Decimal] = defaultdict(Decimal)
+    broken: set[str] = set()
+    for bill in known:
+        if not bill.is_whole:
+            broken.add(bill.id)
+            continue
+        for total in bill.totals:
+            if (bill.id, total.sub_account_id) not in choice.counted:
+                continue
+            if bill.role == "amortized" and (total.sub_account_id, total.billing_period) in paired:
+                continue
+            source[(bill.provider, total.billing_account_id, total.billing_period, total.currency)] += total.source_billed_cost
+    lake: dict[tuple[str, str, str, str], Decimal] = defaultdict(Decimal)
+    rows = con.execute(
+        """
+        select provider, coalesce(BillingAccountId, 'unknown'), strftime(BillingPeriodStart, '%Y-%m'), BillingCurrency, sum(BilledCost)
+        from charges where not list_contains(?, delivery_id) group by all
+        """,
+        [sorted(broken)],
+    ).fetchall()
+    for provider, account, period, currency, billed in rows:
+        lake[(provider, account, period, currency)] += billed
+    return [
+        {
+            "provider": key[0],
+            "billing_account_id": key[1],
+            "billing_period": key[2],
+            "source_billed_cost": text(source[key]),
+            "lake_billed_cost": text(lake[key]),
+            "difference": text(lake[key] - source[key]),
+            "currency": key[3],
+        }
+        for key in sorted({*source, *lake})
+    ]
+
+
+def _gpu_coverage(con: duckdb.DuckDBPyConnection, currency: str) -> dict[str, Any]:
+    row = con.execute(
+        """
+        with by_resource as (
+            select provider, ResourceId, sum(EffectiveCost) as cost,
+                coalesce(sum(EffectiveCost) filter (where class not in ('no_telemetry', 'reserved_unused')), 0) as seen,
+                count(*) filter (where class not in ('no_telemetry', 'reserved_unused')) > 0 as is_seen
+            from accelerator_hours where BillingCurrency = ? group by all
+        )
+        select count(ResourceId), count(ResourceId) filter (where is_seen), coalesce(sum(cost), 0), coalesce(sum(seen), 0) from by_resource
+        """,
+        [currency],
+    ).fetchone()
+    resources, with_telemetry, cost, seen = row or (0, 0, Decimal(0), Decimal(0))
+    return {"resources": resources, "with_telemetry": with_telemetry, "effective_cost": text(cost), "effective_cost_with_telemetry": text(seen)}
+
+
+def _ledger(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    rows = con.execute("""
+        select provider, class, sum(accelerator_hours), sum(EffectiveCost), BillingCurrency
+        from accelerator_hours group by all order by all
+    """).fetchall()
+    return [{"provider": row[0], "class": row[1], "accelerator_hours": text(row[2]), "effective_cost": text(row[3]), "currency": row[4]} for row in rows]
+
+
+def _totals(by_currency: Mapping[str, tuple[Decimal, Decimal]], currency: str, findings: Sequence[Finding]) -> dict[str, Any]:
+    def one(name: str) -> dict[str, Any]:
+        billed, effective = by_currency.get(name, (Decimal(0), Decimal(0)))
+        mine = [finding for finding in findings if finding.billing_currency == name and finding.status not in _SILENT]
+        sure = [finding for finding in mine if finding.confidence != "low"]
+        return {
+            "currency": name,
+            "billed_cost": text(billed),
+            "effective_cost": text(effective),
+            "monthly_savings": text(sum((finding.monthly_savings for finding in sure), Decimal(0))),
+            "monthly_savings_net": text(sum((finding.monthly_savings_net for finding in sure), Decimal(0))),
+            "monthly_savings_net_low_confidence": text(sum((f.monthly_savings_net for f in mine if f.confidence == "low"), Decimal(0))),
+        }
+
+    others = sorted({*by_currency, *(finding.billing_currency for finding in findings)} - {currency})
+    return {**one(currency), "other_currencies": [one(name) for name in others]}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """The one place where our names become those that users read."""
+    evidence = dict(finding.evidence)
+    if finding.instead_of:
+        evidence["instead_of"] = list(finding.instead_of)
+    return {
+        "id": finding.id,
+        "rule_id": finding.rule_id,
+        "title": finding.title,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "status": finding.status,
+        "provider": finding.provider,
+        "account_id": finding.sub_account_id,
+        "region": finding.region_id,
+        "zone": finding.availability_zone,
+        "resource_id": finding.resource_id,
+        "resource_name": finding.resource_name,
+        "resource_type": finding.resource_type,
+        "service": finding.service_name,
+        "tags": dict(finding.tags),
+        "owner": finding.owner,
+        "window": {"start": moment(finding.window_start), "end": moment(finding.window_end)},
+        "monthly_cost": text(finding.monthly_cost),
+        "monthly_savings": text(finding.monthly_savings),
+        "monthly_savings_range": [text(finding.monthly_savings_low), text(finding.monthly_savings_high)],
+        "monthly_savings_net": text(finding.monthly_savings_net),
+        "freed_commitment": text(finding.freed_commitment),
+        "currency": finding.billing_currency,
+        "reason": finding.reason,
+        "evidence": evidence,
+        "remediation": {
+            "summary": finding.remedy.summary,
+            "commands": list(finding.remedy.commands),
+            "risk": finding.remedy.risk,
+            "effort": finding.remedy.effort,
+        },
+        "references": list(finding.references),
+    }
+
+
+def build_extras(
+    con: duckdb.DuckDBPyConnection,
+    made: Mapping[str, Any],
+    windows: Mapping[str, Window],
+    rules: Sequence[Rule],
+    choice: Choice,
+    max_data_age: int,
+    now: datetime,
+) -> render.Extras:
+    """The series that the report shows beside the document."""
+    return render.Extras(
+        daily_costs=_daily_costs(con),
+        gpu_by_day=_slices(con, "hour::date"),
+        gpu_by_owner=_slices(con, "owner"),
+        gpu_by_model=_slices(con, "accelerator_model"),
+        transfer_edges=_transfer_edges(con),
+        no_telemetry=_no_telemetry(con),
+        classification=_classification(con),
+        rule_texts={
+            rule.id: render.RuleText(
+                rule.title,
+                rule.why,
+                rule.savings,
+                rule.blind_to,
+                {name: {"value": p.default, "unit": p.unit, "about": p.about} for name, p in rule.parameters.items()},
+            )
+            for rule in rules
+        },
+        source_notes=tuple(
+            render.SourceNote(bill.paths[0] if bill.paths else bill.source, role, note)
+            for role, notes in (("primary", choice.primaries), ("secondary", choice.notes))
+            for bill, note in notes
+        ),
+        notices=_notices(made, windows, max_data_age, now),
+        generated_at=now,
+        version=metadata.version("auditor"),
+    )
+
+
+def _daily_costs(con: duckdb.DuckDBPyConnection) -> tuple[render.DailyCost, ...]:
+    rows = con.execute("""
+        select provider, SubAccountId, ServiceName, owner, day, BillingCurrency, sum(EffectiveCost)
+        from charges join audit_windows using (provider)
+        where day >= starts and day < ends
+        group by all order by all
+    """).fetchall()
+    return tuple(render.DailyCost(*row) for row in rows)
+
+
+def _slices(con: duckdb.DuckDBPyConnection, key: str) -> tuple[render.GpuSlice, ...]:
+    rows = con.execute(f"select {key}, class, sum(accelerator_hours), sum(EffectiveCost), BillingCurrency from accelerator_hours group by all order by all").fetchall()
+    return tuple(render.GpuSlice(*row) for row in rows)
+
+
+def _transfer_edges(con: duckdb.DuckDBPyConnection) -> tuple[render.TransferEdge, ...]:
+    rows = con.execute("""
+        select coalesce(from_region_id, RegionId), coalesce(to_region_id, case when usage_kind like '%internet%' then 'internet' end), usage_kind, sum(EffectiveCost), BillingCurrency
+        from transfers join audit_windows using (provider)
+        where day >= starts and day < ends
+        group by all having sum(EffectiveCost) > 0 order by 4 desc
+    """).fetchall()
+    return tuple(render.TransferEdge(*row) for row in rows)
+
+
+def _no_telemetry(con: duckdb.DuckDBPyConnection) -> tuple[render.NoTelemetry, ...]:
+    rows = con.execute("""
+        select ResourceId, any_value(machine_type), sum(EffectiveCost), BillingCurrency, provider
+        from accelerator_hours
+        where ResourceId is not null
+        group by ResourceId, BillingCurrency, provider
+        having count(*) filter (where class <> 'no_telemetry') = 0
+        order by 3 desc
+    """).fetchall()
+    unknown = "send samples of gpu.utilization for it as a metrics table"
+    return tuple(render.NoTelemetry(row[0], row[1], row[2], row[3], _TELEMETRY_STEPS.get(row[4], unknown)) for row in rows)
+
+
+def _classification(con: duckdb.DuckDBPyConnection) -> tuple[render.Classification, ...]:
+    rows = con.execute("""
+        select coalesce(sum(EffectiveCost) filter (where usage_kind = 'other' or usage_kind is null), 0), sum(EffectiveCost), BillingCurrency
+        from charges join audit_windows using (provider)
+        where day >= starts and day < ends
+        group by BillingCurrency order by 2 desc
+    """).fetchall()
+    return tuple(render.Classification(*row) for row in rows)
+
+
+def _notices(made: Mapping[str, Any], windows: Mapping[str, Window], max_data_age: int, now: datetime) -> tuple[str, ...]:
+    """What must be the first thing a reader sees: data that stopped arriving before the end of the window."""
+    notices = []
+    for provider, newest in made["run"]["newest_charge"].items():
+        window = windows.get(provider)
+        age = (min(now, window.end) - datetime.fromisoformat(newest)).days if window else 0
+        if age > max_data_age:
+            notices.append(f"The newest charge of {provider} is {age} days older than the end of its window ({newest[:10]}): its bill stopped arriving.")
+    return tuple(notices)
+
+

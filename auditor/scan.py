@@ -1,0 +1,384 @@
+"""The conductor: landing files in, facts, marts, findings and a report's document out."""
+
+import fnmatch
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from auditor import bills, document
+from auditor.assets import room
+from auditor.bills import AccountTotal, Bill
+from auditor.collect.local import gather
+from auditor.detect.rule import Rule, load_rules
+from auditor.detect.run import DetectResult, Window, detect
+from auditor.errors import LakeError, SettingsError, SourceError
+from auditor.lake import marts, store
+from auditor.landing import Recognised, SourceReport
+from auditor.normalise import flows, inventory, telemetry
+from auditor.normalise.billing import deliveries, manifests
+from auditor.normalise.billing.deliveries import Delivery
+from auditor.normalise.billing.ingest import Ingested, delivery_id, ingest
+from auditor.normalise.recognise import Sorted, sort_files
+from auditor.progress import Progress, step
+from auditor.records import DeliveryRecord, LakeFileRecord
+from auditor.settings import Settings
+from auditor.state import State
+
+log = logging.getLogger(__name__)
+
+DONE, FOUND, USAGE, PARTIAL, NOTHING = 0, 1, 2, 3, 4
+_LEVELS = ("low", "medium", "high", "critical")
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What to audit and how, as the command line and the configuration say together."""
+
+    paths: tuple[str, ...]
+    settings: Settings
+    data_dir: Path | None = None
+    as_of: date | None = None
+    lookback_days: int | None = None
+    rule_globs: tuple[str, ...] = ()
+    rules_dirs: tuple[Path, ...] = ()
+    overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    fail_on: str | None = None
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """A run's document, the series beside it, and the exit status it asks for."""
+
+    run_id: str
+    document: dict[str, Any]
+    extras: Any
+    exit_status: int
+
+
+def scan(request: ScanRequest, progress: Progress, now: datetime) -> ScanResult:
+    """Audits what lies under the paths.
+
+    Raises SettingsError for wrong usage, LakeError where the data directory cannot be used. A source or rule that fails
+    is recorded and makes the run partial.
+    """
+    rules = _select_rules(request)
+    with _workplace(request) as (data_dir, spool), _open_state(request, data_dir) as state, state.run_lock("scan", wait=timedelta(minutes=10)):
+        engine = request.settings.engine
+        con = store.connect(engine.memory_limit, engine.threads, spool)
+        run_id = state.begin_run(as_of=None, now=now)
+        try:
+            result = _run(request, rules, con, state, run_id, data_dir, spool, progress, now)
+        except BaseException:
+            state.finish_run(run_id, "failed", None, exit_status=NOTHING)
+            raise
+        finally:
+            con.close()
+        return result
+
+
+@contextmanager
+def _workplace(request: ScanRequest) -> Iterator[tuple[Path, Path]]:
+    """The data directory (a temporary one that leaves nothing behind, unless one is named) and the spool."""
+    chosen = request.data_dir or request.settings.lake.data_dir
+    with tempfile.TemporaryDirectory(prefix="auditor-", ignore_cleanup_errors=True) as scratch:
+        spool = Path(scratch) / "spool"
+        spool.mkdir()
+        data_dir = chosen or Path(scratch) / "data"
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LakeError(f"the data directory {data_dir} cannot be made: {error.strerror}; choose another with --data-dir") from error
+        yield data_dir, spool
+
+
+def _open_state(request: ScanRequest, data_dir: Path) -> State:
+    return State.open(request.settings.state.url or f"sqlite:///{data_dir / 'state.db'}")
+
+
+def _select_rules(request: ScanRequest) -> list[Rule]:
+    rules = load_rules([room("rules"), *request.rules_dirs])
+    disabled = {rule_id for rule_id, table in request.settings.rules.items() if table.get("enabled") is False}
+    unknown = sorted(disabled - {rule.id for rule in rules})
+    if unknown:
+        raise SettingsError(f"configuration: no rule is called {unknown[0]!r}; `auditor rules list` names them")
+    chosen = [rule for rule in rules if rule.id not in disabled]
+    if request.rule_globs:
+        chosen = [rule for rule in chosen if any(fnmatch.fnmatchcase(rule.id, glob) for glob in request.rule_globs)]
+        if not chosen:
+            raise SettingsError(f"--rules {' '.join(request.rule_globs)}: no rule has such an id; `auditor rules list` names them")
+    return chosen
+
+
+def _run(
+    request: ScanRequest,
+    rules: Sequence[Rule],
+    con: duckdb.DuckDBPyConnection,
+    state: State,
+    run_id: str,
+    data_dir: Path,
+    spool: Path,
+    progress: Progress,
+    now: datetime,
+) -> ScanResult:
+    with step(progress, "Looking at the files"):
+        files, unopened = gather(request.paths, spool)
+        found = sort_files(files)
+    reports = [SourceReport(None, None, None, [name], 1, 0, [], "failed", reason) for name, reason in unopened]
+    reports += [SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason) for unread in found.unread]
+    reports += _take_bills(request, found, con, state, run_id, data_dir, spool, progress)
+    reports += _take_observations(found, con, progress)
+    known = [bills.from_record(record) for record in state.deliveries() if record.identities]
+    choice = bills.choose(known)
+    _note_choice(reports, choice)
+    with step(progress, "Building the marts"):
+        store.load(con, data_dir, state.live_files())
+        store.keep_counted(con, choice.counted)
+        store.pair_azure_costs(con)
+        windows = _windows(con, request, known)
+        audit = request.settings.audit
+        marts.build_marts(
+            con,
+            {provider: marts.Window(window.start, window.end) for provider, window in windows.items()},
+            marts.LedgerThresholds(float(audit.max_utilization), float(audit.max_memory_idle), float(audit.min_coverage)),
+        )
+    with step(progress, "Running the rules"):
+        result = _detect(request, rules, con, windows)
+    findings = state.record_findings(run_id, result.findings, _judged(result, reports, windows), now=now)
+    result = replace(result, findings=tuple(findings))
+    status = _status(reports, result)
+    made = document.build(con, run_id, known, choice, reports, windows, result, status, request.settings.audit.currency)
+    extras = document.build_extras(con, made, windows, rules, choice, request.settings.audit.max_data_age, now)
+    exit_status = _exit_status(request, reports, known, made, status)
+    state.finish_run(run_id, status, made, exit_status=exit_status, windows=made["run"]["windows"], billing_currency=made["run"]["currency"])
+    log.info("run finished run=%s status=%s findings=%d", run_id, status, len(findings))
+    return ScanResult(run_id, made, extras, exit_status)
+
+
+def _take_bills(
+    request: ScanRequest, found: Sorted, con: duckdb.DuckDBPyConnection, state: State, run_id: str, data_dir: Path, spool: Path, progress: Progress
+) -> list[SourceReport]:
+    """Takes in every delivery that is new; each stands or falls on its own."""
+    tags = request.settings.tags.settings()
+    parsed = [manifests.parse(file) for file in found.recognised if file.kind == "manifest"]
+    billing = [file for file in found.recognised if file.kind == "billing"]
+    current, outdated = deliveries.group(billing, parsed)
+    reports = [
+        SourceReport(old.delivery.provider, "billing", old.delivery.format, old.delivery.names, len(old.delivery.files), 0, _periods(old.delivery), "skipped", old.reason)
+        for old in outdated
+    ]
+    with step(progress, "Reading the bills", sum(file.file.size for delivery in current for file in delivery.files)):
+        taken: list[tuple[Delivery, list[Bill]]] = []
+        for delivery in current:
+            try:
+                taken.append((delivery, _take_delivery(con, state, run_id, data_dir, spool, delivery, delivery_id(delivery, found.digests, tags), tags)))
+            except SourceError as error:
+                reports.append(
+                    SourceReport(delivery.provider, "billing", delivery.format, delivery.names, len(delivery.files), 0, _periods(delivery), "failed", str(error))
+                )
+            progress.advance(sum(file.file.size for file in delivery.files))
+    reports += [_report_bill(delivery, made) for delivery, made in taken]
+    return reports
+
+
+def _periods(delivery: Delivery) -> list[str]:
+    return [delivery.period] if delivery.period else []
+
+
+def _take_delivery(
+    con: duckdb.DuckDBPyConnection, state: State, run_id: str, data_dir: Path, spool: Path, delivery: Delivery, id_: str, tags: Any
+) -> list[Bill]:
+    """The delivery's billing periods, read now or known from an earlier run with the very same content."""
+    known = [record for record in state.deliveries(status=None) if record.digest == id_]
+    if known and all(record.status == "live" for record in known):
+        return [bills.from_record(record) for record in known]
+    ingested = ingest(con, delivery, id_, spool, tags, lambda text: log.info("delivery read %s", text))
+    made = [_bill(ingested, period) for period in ingested.periods]
+    for bill in made:
+        _commit(con, state, run_id, data_dir, ingested, bill, id_)
+    con.execute(f"drop table {ingested.charges}")
+    con.execute(f"drop table {ingested.hourly}")
+    return made
+
+
+def _bill(ingested: Ingested, period: str) -> Bill:
+    totals = tuple(
+        AccountTotal(t.billing_account_id, t.sub_account_id, t.billing_period, t.currency, t.source_billed_cost, t.lake_billed_cost, t.source_rows)
+        for t in ingested.totals
+        if t.billing_period == period
+    )
+    account = totals[0].billing_account_id if totals else "unknown"
+    delivery = ingested.delivery
+    return Bill(
+        id=f"{ingested.id}-{period}",  # as the charges' delivery_id
+        provider=ingested.provider,
+        source=f"{ingested.provider}/{account}/{delivery.source}",
+        format=delivery.format,
+        role=ingested.role,
+        billing_period=period,
+        paths=tuple(delivery.names),
+        rows=sum(total.rows for total in totals),
+        totals=totals,
+        has_resource_ids=ingested.has_resource_ids,
+        is_net=ingested.is_net,
+        newest_charge=ingested.newest_charge,
+        delivered_at=delivery.time,
+        messages=ingested.messages,
+        is_damaged=ingested.is_damaged,
+        is_whole=ingested.is_whole,
+    )
+
+
+def _commit(con: duckdb.DuckDBPyConnection, state: State, run_id: str, data_dir: Path, ingested: Ingested, bill: Bill, digest: str) -> None:
+    """Writes one period's files and makes them live, unless a newer delivery of the same source and period is."""
+    live = state.known_delivery(bill.source, bill.billing_period)
+    if live is not None and live.identities and _is_newer(bills.from_record(live), bill):
+        log.info("delivery is older than the live one source=%s period=%s", bill.source, bill.billing_period)
+        return
+    files: list[LakeFileRecord] = store.write_delivery(
+        con,
+        data_dir,
+        charges=ingested.charges,
+        hourly=ingested.hourly,
+        provider=bill.provider,
+        source=bill.source,
+        delivery_id=bill.id,
+        billing_period=bill.billing_period,
+    )
+    record = DeliveryRecord(
+        id=bill.id,
+        provider=bill.provider,
+        source=bill.source,
+        billing_account_id=bill.totals[0].billing_account_id if bill.totals else None,
+        format=bill.format,
+        role=bill.role,
+        billing_period=bill.billing_period,
+        digest=digest,
+        fingerprint=(),
+        delivered_at=bill.delivered_at,
+        rows=bill.rows,
+        identities=bills.to_summary(bill),
+        status="live",
+    )
+    state.commit_delivery(run_id, record, files)
+
+
+def _is_newer(live: Bill, bill: Bill) -> bool:
+    """Whether the live delivery is newer: by delivery time where both have one, else by newest charge and rows."""
+    if live.delivered_at and bill.delivered_at:
+        return live.delivered_at > bill.delivered_at
+    none = datetime.min
+    return (live.newest_charge or none, live.rows) > (bill.newest_charge or none, bill.rows)
+
+
+def _report_bill(delivery: Delivery, made: Sequence[Bill]) -> SourceReport:
+    messages = list(dict.fromkeys(message for bill in made for message in bill.messages))
+    damaged = any(bill.is_damaged for bill in made)
+    return SourceReport(
+        provider=made[0].provider if made else delivery.provider,
+        kind="billing",
+        format=delivery.format,
+        paths=delivery.names,
+        files=len(delivery.files),
+        rows=sum(bill.rows for bill in made),
+        billing_periods=[bill.billing_period for bill in made],
+        status="failed" if damaged else "ok",
+        message="; ".join(messages) or (None if made else "the export has no rows: no data, not zero spend"),
+    )
+
+
+def _take_observations(found: Sorted, con: duckdb.DuckDBPyConnection, progress: Progress) -> list[SourceReport]:
+    for table, columns in store.OBSERVED.items():
+        store.create_empty(con, table, columns)
+    reports: list[SourceReport] = []
+    loaders: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Sequence[Recognised]], list[SourceReport]]] = {
+        "telemetry": telemetry.load,
+        "inventory": inventory.load,
+        "flows": flows.load,
+    }
+    for kind, load in loaders.items():
+        files = [file for file in found.recognised if file.kind == kind]
+        if files:
+            with step(progress, f"Reading {kind}", sum(file.file.size for file in files)):
+                reports += load(con, files)
+                if kind == "telemetry":
+                    for sentence in telemetry.finish(con):
+                        log.info("telemetry %s", sentence)
+    return reports
+
+
+def _note_choice(reports: list[SourceReport], choice: bills.Choice) -> None:
+    for bill, note in choice.notes:
+        for report in reports:
+            if report.kind == "billing" and tuple(report.paths) == bill.paths:
+                report.message = f"{report.message}; {note}" if report.message else note
+
+
+def _windows(con: duckdb.DuckDBPyConnection, request: ScanRequest, known: Sequence[Bill]) -> dict[str, Window]:
+    """The audit window of each provider that has charges: up to --as-of, else up to its last complete day."""
+    audit = request.settings.audit
+    as_of = request.as_of or audit.as_of
+    lookback = timedelta(days=request.lookback_days or audit.lookback_days)
+    ends = con.execute("""
+        select provider, coalesce(max(day) filter (where ChargeCategory = 'Usage' and ChargeFrequency is distinct from 'Recurring'), max(day)) + 1
+        from charges group by all order by all
+    """).fetchall()
+    windows = {}
+    for provider, end in ends:
+        if as_of is not None:
+            last = datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
+        else:
+            last = _held_back(datetime(end.year, end.month, end.day, tzinfo=UTC), audit.hold_back_days, [bill for bill in known if bill.provider == provider])
+        windows[provider] = Window(last - lookback, last)
+    return windows
+
+
+def _held_back(end: datetime, days: int, known: Sequence[Bill]) -> datetime:
+    """The last days of an open month still change; a whole month, or one exported well after its end, does not."""
+    exported = max((bill.delivered_at for bill in known if bill.delivered_at), default=None)
+    if end.day == 1 or (exported is not None and exported >= end + timedelta(days=days)):
+        return end
+    if exported is not None:
+        day = datetime(exported.year, exported.month, exported.day, tzinfo=UTC)
+        return min(end, day - timedelta(days=days))
+    return end - timedelta(days=days)
+
+
+def _detect(request: ScanRequest, rules: Sequence[Rule], con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]) -> DetectResult:
+    overrides: dict[str, dict[str, object]] = {}
+    for rule_id, table in request.settings.rules.items():
+        overrides.setdefault(rule_id, {}).update({name: value for name, value in table.items() if name != "enabled"})
+    for rule_id, given in request.overrides.items():
+        overrides.setdefault(rule_id, {}).update(given)
+    selected = {rule.id for rule in rules}
+    shared = request.settings.audit.model_dump(include={"idle_days", "max_utilization", "max_p95", "max_memory_idle", "min_coverage", "min_monthly_cost"}, exclude_unset=True)
+    return detect(con, rules, windows, {rule_id: values for rule_id, values in overrides.items() if rule_id in selected or not request.rule_globs}, shared)
+
+
+def _judged(result: DetectResult, reports: Sequence[SourceReport], windows: Mapping[str, Window]) -> set[tuple[str, str]]:
+    """(rule, provider) pairs whose silence means that a known finding is gone: rules that ran over whole data."""
+    failed = {report.provider for report in reports if report.status == "failed"}
+    if None in failed:
+        return set()
+    return {(entry.rule_id, provider) for entry in result.coverage if entry.status in ("ran", "degraded") for provider in windows if provider not in failed}
+
+
+def _status(reports: Sequence[SourceReport], result: DetectResult) -> str:
+    broken = any(report.status == "failed" for report in reports) or any(entry.status == "failed" for entry in result.coverage)
+    return "partial" if broken else "complete"
+
+
+def _exit_status(request: ScanRequest, reports: Sequence[SourceReport], known: Sequence[Bill], made: Mapping[str, Any], status: str) -> int:
+    if not known and not any(report.status == "ok" for report in reports):
+        return NOTHING
+    if request.fail_on:
+        wanted = _LEVELS[_LEVELS.index(request.fail_on) :]
+        if any(finding["severity"] in wanted and finding["status"] in ("new", "open", "reopened") for finding in made["findings"]):
+            return FOUND
+    return PARTIAL if status == "partial" else DONE
