@@ -30,7 +30,7 @@ def terminal_summary(document: Mapping[str, Any], console: "Console", written: S
     _print(console, _top(document), width)
     _print(console, _checks(answers), width)
     for line in _limits(document):
-        console.print(_text(line), width=width, soft_wrap=False)
+        console.print(_text(shorten(line, 3 * width - 1)), width=width)
     _print(console, _files(written), width)
 
 
