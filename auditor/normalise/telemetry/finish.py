@@ -90,7 +90,10 @@ def _join_parts(con: duckdb.DuckDBPyConnection) -> int:
         f"""insert into metrics
         with ranked as (
             select f.* from telemetry_last_parts f
-            anti join (select distinct resource_id, device, metric, cast(time as date) as day from metrics) m
+            anti join (
+                -- the few metrics that have a fallback, before the costly distinct
+                select distinct resource_id, device, metric, cast(time as date) as day from metrics
+                where metric in (select metric from telemetry_last_parts where combine = 'fallback')) m
                 on m.resource_id = f.resource_id and m.device = f.device and m.metric = f.metric and m.day = cast(f.time as date)
             where f.combine = 'fallback'
         ), best as (
@@ -129,10 +132,14 @@ def _drop_repeated(con: duckdb.DuckDBPyConnection) -> int:
 
 def _drop_roll_ups(con: duckdb.DuckDBPyConnection) -> int:
     con.execute(
-        """create or replace temp table telemetry_rolled as
-        select distinct resource_id, metric, cast(time as date) as day from metrics where device <> ''
-        intersect
+        """create or replace temp table telemetry_whole as
         select distinct resource_id, metric, cast(time as date) as day from metrics where device = ''"""
+    )
+    con.execute(
+        """create or replace temp table telemetry_rolled as
+        select distinct w.* from metrics m
+        join telemetry_whole w on w.resource_id = m.resource_id and w.metric = m.metric and w.day = cast(m.time as date)
+        where m.device <> ''"""
     )
     condition = """device = '' and exists (select 1 from telemetry_rolled r where r.resource_id = metrics.resource_id
         and r.metric = metrics.metric and r.day = cast(metrics.time as date))"""
@@ -141,4 +148,5 @@ def _drop_roll_ups(con: duckdb.DuckDBPyConnection) -> int:
         removed = _count(con, f"select count(*) from metrics where {condition}")
         con.execute(f"delete from metrics where {condition}")
     con.execute("drop table telemetry_rolled")
+    con.execute("drop table telemetry_whole")
     return removed
