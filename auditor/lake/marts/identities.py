@@ -76,18 +76,41 @@ with written as (
     from charges
     where ResourceId is not null and ResourceId <> ''
     group by provider, ResourceId
+),
+
+plainly as (
+    select *, plain_id(ResourceId) as plain from written
+),
+
+related as (
+    select *, kin(provider, plain) as kin from plainly
 )
 
 select
     provider,
     ResourceId as written_id,
-    plain_id(ResourceId) as plain,
-    kin(provider, plain_id(ResourceId)) as kin,
+    plain,
+    kin,
     first_value(ResourceId) over (
-        partition by provider, kin(provider, plain_id(ResourceId))
+        partition by provider, kin
         order by accelerator_rows desc, charge_rows desc, ResourceId asc
     ) as ResourceId
-from written
+from related
+"""
+
+_INVENTORY_NAMES = """
+create or replace temp table inventory_names as
+with named as (
+    select provider, resource_id, resource_id as name, true as is_own from resources_seen
+    union
+    select provider, resource_id, unnest(aliases), false from resources_seen
+),
+
+plainly as (
+    select *, plain_id(name) as plain from named where resource_id <> '' and name <> ''
+)
+
+select *, kin(provider, plain) as kin from plainly
 """
 
 # Aliases that name a part of a resource (its interface, its address) still find it, but do not make it the same thing
@@ -95,22 +118,16 @@ from written
 _INVENTORY_LINKS = """
 create or replace temp table inventory_links as
 with seen as (
-    select distinct provider, resource_id, kin(provider, plain_id(resource_id)) as kin
-    from resources_seen
-    where resource_id is not null and resource_id <> ''
-),
-
-stated as (
-    select distinct provider, kin(provider, plain_id(resource_id)) as kin, plain_id(alias) as alias
-    from (select provider, resource_id, unnest(aliases) as alias from resources_seen)
-    where alias is not null and alias <> ''
+    select provider, resource_id, kin from inventory_names where is_own
 ),
 
 neighbours as (
-    select provider, kin, kin(provider, alias) as other
-    from stated
-    where (alias like '%/%' or alias like '%:%' or kin(provider, alias) <> alias)
-        and not regexp_matches(kin(provider, alias), '^(eni|eipalloc|subnet|vpc|vol|snap|rtb)-')
+    select seen.provider, seen.kin, named.kin as other
+    from seen
+    join inventory_names as named on named.provider = seen.provider and named.resource_id = seen.resource_id
+    where not named.is_own
+        and (named.plain like '%/%' or named.plain like '%:%' or named.kin <> named.plain)
+        and not regexp_matches(named.kin, '^(eni|eipalloc|subnet|vpc|vol|snap|rtb)-')
 ),
 
 reach as (
@@ -153,25 +170,22 @@ left join first_seen on first_seen.provider = seen.provider and first_seen.kin =
 _CANDIDATES = """
 create or replace temp table alias_candidates as
 with named as (
-    select provider, written_id as name, ResourceId, 0 as rank from bill_identities
+    select provider, lower(trim(written_id)) as name, plain, kin, ResourceId, 0 as rank from bill_identities
     union all
-    select provider, resource_id, ResourceId, 0 from inventory_links
-    union all
-    select links.provider, stated.alias, links.ResourceId, 1
-    from (select provider, resource_id, unnest(aliases) as alias from resources_seen) as stated
-    join inventory_links as links on links.provider = stated.provider and links.resource_id = stated.resource_id
-    where stated.alias is not null and stated.alias <> ''
+    select links.provider, lower(trim(names.name)), names.plain, names.kin, links.ResourceId, case when names.is_own then 0 else 1 end
+    from inventory_names as names
+    join inventory_links as links on links.provider = names.provider and links.resource_id = names.resource_id
 ),
 
 spelled as (
-    select provider, lower(trim(name)) as alias, ResourceId, rank from named
+    select provider, name as alias, ResourceId, rank from named
     union
-    select provider, plain_id(name), ResourceId, rank from named
+    select provider, plain, ResourceId, rank from named
     union
-    select provider, kin(provider, plain_id(name)), ResourceId, rank from named
+    select provider, kin, ResourceId, rank from named
     union
     -- agents report a Google machine by its bare number
-    select provider, regexp_extract(plain_id(name), '/instances/([0-9]{10,})$', 1), ResourceId, 1 from named where provider = 'gcp'
+    select provider, regexp_extract(plain, '/instances/([0-9]{10,})$', 1), ResourceId, 1 from named where provider = 'gcp'
 ),
 
 best as (
@@ -204,9 +218,13 @@ anywhere as (
 ),
 
 reported as (
-    select distinct provider, resource_id from metrics
-    union
-    select distinct provider, resource_id from flows_seen
+    select *, plain_id(resource_id) as plain
+    from (
+        select distinct provider, resource_id from metrics
+        union
+        select distinct provider, resource_id from flows_seen
+    )
+    where resource_id is not null
 )
 
 select
@@ -216,10 +234,9 @@ select
     coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId, reported.resource_id) as ResourceId,
     coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId) is not null as resolved
 from reported
-left join known as exact on exact.provider = reported.provider and exact.alias = plain_id(reported.resource_id)
-left join known as near on near.provider = reported.provider and near.alias = kin(reported.provider, plain_id(reported.resource_id))
-left join anywhere on reported.provider is null and anywhere.alias = plain_id(reported.resource_id)
-where reported.resource_id is not null
+left join known as exact on exact.provider = reported.provider and exact.alias = reported.plain
+left join known as near on near.provider = reported.provider and near.alias = kin(reported.provider, reported.plain)
+left join anywhere on reported.provider is null and anywhere.alias = reported.plain
 """
 
 _IDENTITIES = """
@@ -238,5 +255,15 @@ def build(con: DuckDBPyConnection) -> None:
     `identities` has one row per provider and lower-case alias, with the ResourceId as the bill writes it, else as the
     inventory does. For the marts that follow it leaves `metric_identities` and `inventory_links`.
     """
-    for statement in (_PLAIN_ID, _KIN, _BILL, _INVENTORY_LINKS, _CANDIDATES, _AMBIGUOUS, _METRIC_IDS, _IDENTITIES):
+    for statement in (
+        _PLAIN_ID,
+        _KIN,
+        _BILL,
+        _INVENTORY_NAMES,
+        _INVENTORY_LINKS,
+        _CANDIDATES,
+        _AMBIGUOUS,
+        _METRIC_IDS,
+        _IDENTITIES,
+    ):
         con.execute(statement)

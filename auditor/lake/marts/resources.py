@@ -244,4 +244,6 @@ def build(con: DuckDBPyConnection) -> None:
             for name, kind in VIEWS[view].items()
         )
         accepted = ", ".join(f"'{name}'" for name in types)
-        con.execute(f"create or replace table {view} as select {columns} from resources where ResourceType in ({accepted})")
+        con.execute(
+            f"create or replace table {view} as select {columns} from resources where ResourceType in ({accepted})"
+        )
