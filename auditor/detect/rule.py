@@ -171,8 +171,9 @@ class _Reader:
         if match is None:
             raise self.error(1, "a rule begins with a comment `/* rule` that holds its TOML header")
         header = self._header(match)
-        sql = self.text[match.end() :].strip()
-        self._check_statement(sql, self._line(match.end()))
+        body = self.text[match.end() :]
+        sql = body.strip()
+        self._check_statement(sql, self._line(match.end() + len(body) - len(body.lstrip())))
         needs, optional = self._needs(header["needs"])
         parameters = self._parameters(header.get("parameters", {}), sql)
         return Rule(

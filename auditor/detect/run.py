@@ -37,6 +37,7 @@ _MONEY_COLUMNS = ("effective_cost", "committed_cost", "avoidable_cost", "avoidab
 _CONTEXT_COLUMNS = ("AvailabilityZone", "ResourceName", "ResourceType", "ServiceName", "Tags", "owner")
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _NIL = Decimal(0)
+_SMALLEST = Decimal("1e-12")  # the lake's own precision
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,6 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
     own = Window(_aware(row.get("window_start")) or window.start, _aware(row.get("window_end")) or window.end)
     if own.hours <= 0:
         raise RuleError(f"{rule.path}: the window of {row['ResourceId']} is empty ({own.start} to {own.end})")
-    scale = HOURS_A_MONTH / own.hours
     money = {name: Decimal(row[name]) for name in _MONEY_COLUMNS}
     standby = bool(row.get("standby"))
     committed = min(max(money["committed_cost"], _NIL), max(money["effective_cost"], _NIL))
@@ -241,6 +241,10 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
         min(max(money[name], _NIL), most) for name in ("avoidable_cost", "avoidable_low", "avoidable_high")
     )
     inform = rule.stage == "inform"
+
+    def a_month(amount: Decimal) -> Decimal:
+        return (amount * HOURS_A_MONTH / own.hours).quantize(_SMALLEST)
+
     return Finding(
         rule_id=rule.id,
         title=rule.title,
@@ -254,11 +258,11 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
         window_end=own.end,
         effective_cost=money["effective_cost"],
         committed_cost=committed,
-        monthly_cost=money["effective_cost"] * scale,
-        monthly_savings=expected * scale,
-        monthly_savings_low=min(low, expected) * scale,
-        monthly_savings_high=max(high, expected) * scale,
-        freed_commitment=_NIL if standby or inform else committed * scale,
+        monthly_cost=a_month(money["effective_cost"]),
+        monthly_savings=a_month(expected),
+        monthly_savings_low=a_month(min(low, expected)),
+        monthly_savings_high=a_month(max(high, expected)),
+        freed_commitment=_NIL if standby or inform else a_month(committed),
         confidence=row["confidence"],
         severity=rule.severity or "low",
         reason=f"stated standby: {row['reason']}" if standby else row["reason"],

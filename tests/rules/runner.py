@@ -50,7 +50,14 @@ def load_cases(rule: Path) -> list[Case]:
     document = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
     rule_id = f"{rule.parent.name}.{rule.stem}"
     return [
-        Case(rule_id, case["name"], _window(case.get("window", document["window"])), case.get("given", {}), case["expect"], case.get("parameters", {}))
+        Case(
+            rule_id,
+            case["name"],
+            _window(case.get("window", document["window"])),
+            case.get("given", {}),
+            case["expect"],
+            case.get("parameters", {}),
+        )
         for case in document["case"]
     ]
 
@@ -65,7 +72,9 @@ def fill(con: duckdb.DuckDBPyConnection, rule: Rule, case: Case) -> None:
         con.execute(f"create or replace table {view} ({columns})")
         rows = [row for given in case.given.get(view, ()) for row in _rows(view, given, rule, case.window)]
         if rows:
-            shape = json.dumps([dict.fromkeys(VIEWS[view], "VARCHAR") | {n: k for n, k in VIEWS[view].items() if k.endswith("[]")}])
+            shape = json.dumps(
+                [dict.fromkeys(VIEWS[view], "VARCHAR") | {n: k for n, k in VIEWS[view].items() if k.endswith("[]")}]
+            )
             values = ", ".join(f'"{name}"::{kind}' for name, kind in VIEWS[view].items())
             con.execute(
                 f"insert into {view} select {values} from (select unnest(from_json($rows, '{shape}'), recursive := true))",

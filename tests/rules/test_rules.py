@@ -6,6 +6,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from auditor.assets import room
+from auditor.detect.pages import rule_pages
 from auditor.detect.rule import load_rule, load_rules
 from auditor.detect.run import Window, finding_of, run_query
 from auditor.views import VIEWS
@@ -33,7 +35,9 @@ def test_a_rule_finds_what_its_case_expects(con: duckdb.DuckDBPyConnection, case
     for row in rows:
         finding = finding_of(rule, row, case.window)
         assert finding.monthly_savings <= max(finding.monthly_cost, 0)
-        assert not [command for command in finding.remedy.commands if "<" in command and finding.resource_id], finding.remedy.commands
+        assert not [command for command in finding.remedy.commands if "<" in command and finding.resource_id], (
+            finding.remedy.commands
+        )
 
 
 @EACH_RULE
@@ -44,7 +48,9 @@ def test_a_rule_has_a_case_that_fires_and_one_that_stays_silent(path: Path) -> N
 
 
 def test_no_case_file_is_without_its_rule() -> None:
-    assert {f"{file.parent.name}.{file.stem}" for file in CASES.glob("*/*.toml")} <= {f"{rule.parent.name}.{rule.stem}" for rule in all_rules()}
+    assert {f"{file.parent.name}.{file.stem}" for file in CASES.glob("*/*.toml")} <= {
+        f"{rule.parent.name}.{rule.stem}" for rule in all_rules()
+    }
 
 
 @EACH_RULE
@@ -73,4 +79,24 @@ def test_needs_lists_exactly_the_columns_that_the_query_reads(path: Path) -> Non
 
 
 def test_the_rules_load_together() -> None:
-    assert len(load_rules([all_rules()[0].parents[1]])) == len(all_rules())
+    assert len(load_rules([room("rules")])) == len(all_rules())
+
+
+def test_the_readme_of_the_rules_says_what_their_headers_say() -> None:
+    folder = room("rules")
+    assert (folder / "README.md").read_text(encoding="utf-8") == rule_pages(load_rules([folder])), (
+        "write it anew: python -m tests.rules.write_pages"
+    )
+
+
+@pytest.mark.slow
+def test_the_linter_is_content_with_every_rule() -> None:
+    from sqlfluff.core import FluffConfig, Linter
+
+    config = FluffConfig.from_path(str(room("rules")))
+    # the headers hold remedies' commands, which do not break; `day` is a column of the views and a keyword
+    config = FluffConfig.from_path(
+        str(room("rules")), overrides={"exclude_rules": f"{config.get('exclude_rules')},LT05,RF04"}
+    )
+    result = Linter(config=config).lint_paths((str(room("rules")),))
+    assert result.get_violations() == []
