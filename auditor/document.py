@@ -58,7 +58,10 @@ def build(
         "run": {
             "id": run_id,
             "as_of": as_of.date().isoformat() if as_of else None,
-            "windows": {provider: {"start": moment(window.start), "end": moment(window.end)} for provider, window in sorted(windows.items())},
+            "windows": {
+                provider: {"start": moment(window.start), "end": moment(window.end)}
+                for provider, window in sorted(windows.items())
+            },
             "newest_charge": _newest_charge(con),
             "status": status,
             "currency": currency,
@@ -67,7 +70,9 @@ def build(
         "sources": [_source(report) for report in reports],
         "reconciliation": _reconciliation(con, known, choice),
         "coverage": {
-            "rules": [{"rule_id": entry.rule_id, "status": entry.status, "reason": entry.reason} for entry in result.coverage],
+            "rules": [
+                {"rule_id": entry.rule_id, "status": entry.status, "reason": entry.reason} for entry in result.coverage
+            ],
             "gpu": _gpu_coverage(con, currency),
         },
         "gpu_ledger": _ledger(con),
@@ -79,7 +84,10 @@ def build(
 def _create_windows(con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]) -> None:
     con.execute("create or replace temp table audit_windows (provider varchar, starts timestamp, ends timestamp)")
     for provider, window in windows.items():
-        con.execute("insert into audit_windows values (?, ?, ?)", [provider, window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)])
+        con.execute(
+            "insert into audit_windows values (?, ?, ?)",
+            [provider, window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)],
+        )
 
 
 def _costs(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[Decimal, Decimal]]:
@@ -94,7 +102,9 @@ def _costs(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[Decimal, Decimal]]
 
 
 def _newest_charge(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    rows = con.execute("select provider, max(ChargePeriodEnd) from charges where ChargeCategory = 'Usage' group by all order by all").fetchall()
+    rows = con.execute(
+        "select provider, max(ChargePeriodEnd) from charges where ChargeCategory = 'Usage' group by all order by all"
+    ).fetchall()
     return {row[0]: moment(row[1]) for row in rows}
 
 
@@ -140,7 +150,10 @@ def _reconciliation(con: duckdb.DuckDBPyConnection, known: Sequence[Bill], choic
 
     A delivery of which every file breaks off has no total to compare with and is left out; its source says so.
     """
-    paired = {(row[0], row[1].strftime("%Y-%m")) for row in con.execute("select SubAccountId, BillingPeriodStart from paired").fetchall()}
+    paired = {
+        (row[0], row[1].strftime("%Y-%m"))
+        for row in con.execute("select SubAccountId, BillingPeriodStart from paired").fetchall()
+    }
     source: dict[tuple[str, str, str, str], Decimal] = defaultdict(Decimal)
     broken: set[str] = set()
     for bill in known:
@@ -152,7 +165,9 @@ def _reconciliation(con: duckdb.DuckDBPyConnection, known: Sequence[Bill], choic
                 continue
             if bill.role == "amortized" and (total.sub_account_id, total.billing_period) in paired:
                 continue
-            source[(bill.provider, total.billing_account_id, total.billing_period, total.currency)] += total.source_billed_cost
+            source[(bill.provider, total.billing_account_id, total.billing_period, total.currency)] += (
+                total.source_billed_cost
+            )
     lake: dict[tuple[str, str, str, str], Decimal] = defaultdict(Decimal)
     rows = con.execute(
         """
@@ -191,7 +206,12 @@ def _gpu_coverage(con: duckdb.DuckDBPyConnection, currency: str) -> dict[str, An
         [currency],
     ).fetchone()
     resources, with_telemetry, cost, seen = row or (0, 0, Decimal(0), Decimal(0))
-    return {"resources": resources, "with_telemetry": with_telemetry, "effective_cost": text(cost), "effective_cost_with_telemetry": text(seen)}
+    return {
+        "resources": resources,
+        "with_telemetry": with_telemetry,
+        "effective_cost": text(cost),
+        "effective_cost_with_telemetry": text(seen),
+    }
 
 
 def _ledger(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -199,10 +219,21 @@ def _ledger(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
         select provider, class, sum(accelerator_hours), sum(EffectiveCost), BillingCurrency
         from accelerator_hours group by all order by all
     """).fetchall()
-    return [{"provider": row[0], "class": row[1], "accelerator_hours": text(row[2]), "effective_cost": text(row[3]), "currency": row[4]} for row in rows]
+    return [
+        {
+            "provider": row[0],
+            "class": row[1],
+            "accelerator_hours": text(row[2]),
+            "effective_cost": text(row[3]),
+            "currency": row[4],
+        }
+        for row in rows
+    ]
 
 
-def _totals(by_currency: Mapping[str, tuple[Decimal, Decimal]], currency: str, findings: Sequence[Finding]) -> dict[str, Any]:
+def _totals(
+    by_currency: Mapping[str, tuple[Decimal, Decimal]], currency: str, findings: Sequence[Finding]
+) -> dict[str, Any]:
     def one(name: str) -> dict[str, Any]:
         billed, effective = by_currency.get(name, (Decimal(0), Decimal(0)))
         mine = [finding for finding in findings if finding.billing_currency == name and finding.status not in _SILENT]
@@ -213,7 +244,9 @@ def _totals(by_currency: Mapping[str, tuple[Decimal, Decimal]], currency: str, f
             "effective_cost": text(effective),
             "monthly_savings": text(sum((finding.monthly_savings for finding in sure), Decimal(0))),
             "monthly_savings_net": text(sum((finding.monthly_savings_net for finding in sure), Decimal(0))),
-            "monthly_savings_net_low_confidence": text(sum((f.monthly_savings_net for f in mine if f.confidence == "low"), Decimal(0))),
+            "monthly_savings_net_low_confidence": text(
+                sum((f.monthly_savings_net for f in mine if f.confidence == "low"), Decimal(0))
+            ),
         }
 
     others = sorted({*by_currency, *(finding.billing_currency for finding in findings)} - {currency})
@@ -311,7 +344,9 @@ def _daily_costs(con: duckdb.DuckDBPyConnection) -> tuple[render.DailyCost, ...]
 
 
 def _slices(con: duckdb.DuckDBPyConnection, key: str) -> tuple[render.GpuSlice, ...]:
-    rows = con.execute(f"select {key}, class, sum(accelerator_hours), sum(EffectiveCost), BillingCurrency from accelerator_hours group by all order by all").fetchall()
+    rows = con.execute(
+        f"select {key}, class, sum(accelerator_hours), sum(EffectiveCost), BillingCurrency from accelerator_hours group by all order by all"
+    ).fetchall()
     return tuple(render.GpuSlice(*row) for row in rows)
 
 
@@ -335,7 +370,9 @@ def _no_telemetry(con: duckdb.DuckDBPyConnection) -> tuple[render.NoTelemetry, .
         order by 3 desc
     """).fetchall()
     unknown = "send samples of gpu.utilization for it as a metrics table"
-    return tuple(render.NoTelemetry(row[0], row[1], row[2], row[3], _TELEMETRY_STEPS.get(row[4], unknown)) for row in rows)
+    return tuple(
+        render.NoTelemetry(row[0], row[1], row[2], row[3], _TELEMETRY_STEPS.get(row[4], unknown)) for row in rows
+    )
 
 
 def _classification(con: duckdb.DuckDBPyConnection) -> tuple[render.Classification, ...]:
@@ -348,14 +385,16 @@ def _classification(con: duckdb.DuckDBPyConnection) -> tuple[render.Classificati
     return tuple(render.Classification(*row) for row in rows)
 
 
-def _notices(made: Mapping[str, Any], windows: Mapping[str, Window], max_data_age: int, now: datetime) -> tuple[str, ...]:
+def _notices(
+    made: Mapping[str, Any], windows: Mapping[str, Window], max_data_age: int, now: datetime
+) -> tuple[str, ...]:
     """What must be the first thing a reader sees: data that stopped arriving before the end of the window."""
     notices = []
     for provider, newest in made["run"]["newest_charge"].items():
         window = windows.get(provider)
         age = (min(now, window.end) - datetime.fromisoformat(newest)).days if window else 0
         if age > max_data_age:
-            notices.append(f"The newest charge of {provider} is {age} days older than the end of its window ({newest[:10]}): its bill stopped arriving.")
+            notices.append(
+                f"The newest charge of {provider} is {age} days older than the end of its window ({newest[:10]}): its bill stopped arriving."
+            )
     return tuple(notices)
-
-

@@ -69,7 +69,11 @@ def scan(request: ScanRequest, progress: Progress, now: datetime) -> ScanResult:
     is recorded and makes the run partial.
     """
     rules = _select_rules(request)
-    with _workplace(request) as (data_dir, spool), _open_state(request, data_dir) as state, state.run_lock("scan", wait=timedelta(minutes=10)):
+    with (
+        _workplace(request) as (data_dir, spool),
+        _open_state(request, data_dir) as state,
+        state.run_lock("scan", wait=timedelta(minutes=10)),
+    ):
         engine = request.settings.engine
         con = store.connect(engine.memory_limit, engine.threads, spool)
         run_id = state.begin_run(as_of=None, now=now)
@@ -94,7 +98,9 @@ def _workplace(request: ScanRequest) -> Iterator[tuple[Path, Path]]:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise LakeError(f"the data directory {data_dir} cannot be made: {error.strerror}; choose another with --data-dir") from error
+            raise LakeError(
+                f"the data directory {data_dir} cannot be made: {error.strerror}; choose another with --data-dir"
+            ) from error
         yield data_dir, spool
 
 
@@ -112,7 +118,9 @@ def _select_rules(request: ScanRequest) -> list[Rule]:
     if request.rule_globs:
         chosen = [rule for rule in chosen if any(fnmatch.fnmatchcase(rule.id, glob) for glob in request.rule_globs)]
         if not chosen:
-            raise SettingsError(f"--rules {' '.join(request.rule_globs)}: no rule has such an id; `auditor rules list` names them")
+            raise SettingsError(
+                f"--rules {' '.join(request.rule_globs)}: no rule has such an id; `auditor rules list` names them"
+            )
     return chosen
 
 
@@ -131,7 +139,10 @@ def _run(
         files, unopened = gather(request.paths, spool)
         found = sort_files(files)
     reports = [SourceReport(None, None, None, [name], 1, 0, [], "failed", reason) for name, reason in unopened]
-    reports += [SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason) for unread in found.unread]
+    reports += [
+        SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason)
+        for unread in found.unread
+    ]
     reports += _take_bills(request, found, con, state, run_id, data_dir, spool, progress)
     reports += _take_observations(found, con, progress)
     known = [bills.from_record(record) for record in state.deliveries() if record.identities]
@@ -146,7 +157,9 @@ def _run(
         marts.build_marts(
             con,
             {provider: marts.Window(window.start, window.end) for provider, window in windows.items()},
-            marts.LedgerThresholds(float(audit.max_utilization), float(audit.max_memory_idle), float(audit.min_coverage)),
+            marts.LedgerThresholds(
+                float(audit.max_utilization), float(audit.max_memory_idle), float(audit.min_coverage)
+            ),
         )
     with step(progress, "Running the rules"):
         result = _detect(request, rules, con, windows)
@@ -156,13 +169,27 @@ def _run(
     made = document.build(con, run_id, known, choice, reports, windows, result, status, request.settings.audit.currency)
     extras = document.build_extras(con, made, windows, rules, choice, request.settings.audit.max_data_age, now)
     exit_status = _exit_status(request, reports, known, made, status)
-    state.finish_run(run_id, status, made, exit_status=exit_status, windows=made["run"]["windows"], billing_currency=made["run"]["currency"])
+    state.finish_run(
+        run_id,
+        status,
+        made,
+        exit_status=exit_status,
+        windows=made["run"]["windows"],
+        billing_currency=made["run"]["currency"],
+    )
     log.info("run finished run=%s status=%s findings=%d", run_id, status, len(findings))
     return ScanResult(run_id, made, extras, exit_status)
 
 
 def _take_bills(
-    request: ScanRequest, found: Sorted, con: duckdb.DuckDBPyConnection, state: State, run_id: str, data_dir: Path, spool: Path, progress: Progress
+    request: ScanRequest,
+    found: Sorted,
+    con: duckdb.DuckDBPyConnection,
+    state: State,
+    run_id: str,
+    data_dir: Path,
+    spool: Path,
+    progress: Progress,
 ) -> list[SourceReport]:
     """Takes in every delivery that is new; each stands or falls on its own."""
     tags = request.settings.tags.settings()
@@ -170,17 +197,51 @@ def _take_bills(
     billing = [file for file in found.recognised if file.kind == "billing"]
     current, outdated = deliveries.group(billing, parsed)
     reports = [
-        SourceReport(old.delivery.provider, "billing", old.delivery.format, old.delivery.names, len(old.delivery.files), 0, _periods(old.delivery), "skipped", old.reason)
+        SourceReport(
+            old.delivery.provider,
+            "billing",
+            old.delivery.format,
+            old.delivery.names,
+            len(old.delivery.files),
+            0,
+            _periods(old.delivery),
+            "skipped",
+            old.reason,
+        )
         for old in outdated
     ]
     with step(progress, "Reading the bills", sum(file.file.size for delivery in current for file in delivery.files)):
         taken: list[tuple[Delivery, list[Bill]]] = []
         for delivery in current:
             try:
-                taken.append((delivery, _take_delivery(con, state, run_id, data_dir, spool, delivery, delivery_id(delivery, found.digests, tags), tags)))
+                taken.append(
+                    (
+                        delivery,
+                        _take_delivery(
+                            con,
+                            state,
+                            run_id,
+                            data_dir,
+                            spool,
+                            delivery,
+                            delivery_id(delivery, found.digests, tags),
+                            tags,
+                        ),
+                    )
+                )
             except SourceError as error:
                 reports.append(
-                    SourceReport(delivery.provider, "billing", delivery.format, delivery.names, len(delivery.files), 0, _periods(delivery), "failed", str(error))
+                    SourceReport(
+                        delivery.provider,
+                        "billing",
+                        delivery.format,
+                        delivery.names,
+                        len(delivery.files),
+                        0,
+                        _periods(delivery),
+                        "failed",
+                        str(error),
+                    )
                 )
             progress.advance(sum(file.file.size for file in delivery.files))
     reports += [_report_bill(delivery, made) for delivery, made in taken]
@@ -192,7 +253,14 @@ def _periods(delivery: Delivery) -> list[str]:
 
 
 def _take_delivery(
-    con: duckdb.DuckDBPyConnection, state: State, run_id: str, data_dir: Path, spool: Path, delivery: Delivery, id_: str, tags: Any
+    con: duckdb.DuckDBPyConnection,
+    state: State,
+    run_id: str,
+    data_dir: Path,
+    spool: Path,
+    delivery: Delivery,
+    id_: str,
+    tags: Any,
 ) -> list[Bill]:
     """The delivery's billing periods, read now or known from an earlier run with the very same content."""
     known = [record for record in state.deliveries(status=None) if record.digest == id_]
@@ -209,7 +277,15 @@ def _take_delivery(
 
 def _bill(ingested: Ingested, period: str) -> Bill:
     totals = tuple(
-        AccountTotal(t.billing_account_id, t.sub_account_id, t.billing_period, t.currency, t.source_billed_cost, t.lake_billed_cost, t.source_rows)
+        AccountTotal(
+            t.billing_account_id,
+            t.sub_account_id,
+            t.billing_period,
+            t.currency,
+            t.source_billed_cost,
+            t.lake_billed_cost,
+            t.source_rows,
+        )
         for t in ingested.totals
         if t.billing_period == period
     )
@@ -235,7 +311,15 @@ def _bill(ingested: Ingested, period: str) -> Bill:
     )
 
 
-def _commit(con: duckdb.DuckDBPyConnection, state: State, run_id: str, data_dir: Path, ingested: Ingested, bill: Bill, digest: str) -> None:
+def _commit(
+    con: duckdb.DuckDBPyConnection,
+    state: State,
+    run_id: str,
+    data_dir: Path,
+    ingested: Ingested,
+    bill: Bill,
+    digest: str,
+) -> None:
     """Writes one period's files and makes them live, unless a newer delivery of the same source and period is."""
     live = state.known_delivery(bill.source, bill.billing_period)
     if live is not None and live.identities and _is_newer(bills.from_record(live), bill):
@@ -273,8 +357,9 @@ def _is_newer(live: Bill, bill: Bill) -> bool:
     """Whether the live delivery is newer: by delivery time where both have one, else by newest charge and rows."""
     if live.delivered_at and bill.delivered_at:
         return live.delivered_at > bill.delivered_at
-    none = datetime.min
-    return (live.newest_charge or none, live.rows) > (bill.newest_charge or none, bill.rows)
+    if live.newest_charge and bill.newest_charge and live.newest_charge != bill.newest_charge:
+        return live.newest_charge > bill.newest_charge
+    return live.rows > bill.rows
 
 
 def _report_bill(delivery: Delivery, made: Sequence[Bill]) -> SourceReport:
@@ -334,7 +419,11 @@ def _windows(con: duckdb.DuckDBPyConnection, request: ScanRequest, known: Sequen
         if as_of is not None:
             last = datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
         else:
-            last = _held_back(datetime(end.year, end.month, end.day, tzinfo=UTC), audit.hold_back_days, [bill for bill in known if bill.provider == provider])
+            last = _held_back(
+                datetime(end.year, end.month, end.day, tzinfo=UTC),
+                audit.hold_back_days,
+                [bill for bill in known if bill.provider == provider],
+            )
         windows[provider] = Window(last - lookback, last)
     return windows
 
@@ -350,35 +439,61 @@ def _held_back(end: datetime, days: int, known: Sequence[Bill]) -> datetime:
     return end - timedelta(days=days)
 
 
-def _detect(request: ScanRequest, rules: Sequence[Rule], con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]) -> DetectResult:
+def _detect(
+    request: ScanRequest, rules: Sequence[Rule], con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]
+) -> DetectResult:
     overrides: dict[str, dict[str, object]] = {}
     for rule_id, table in request.settings.rules.items():
         overrides.setdefault(rule_id, {}).update({name: value for name, value in table.items() if name != "enabled"})
     for rule_id, given in request.overrides.items():
         overrides.setdefault(rule_id, {}).update(given)
     selected = {rule.id for rule in rules}
-    shared = request.settings.audit.model_dump(include={"idle_days", "max_utilization", "max_p95", "max_memory_idle", "min_coverage", "min_monthly_cost"}, exclude_unset=True)
-    return detect(con, rules, windows, {rule_id: values for rule_id, values in overrides.items() if rule_id in selected or not request.rule_globs}, shared)
+    shared = request.settings.audit.model_dump(
+        include={"idle_days", "max_utilization", "max_p95", "max_memory_idle", "min_coverage", "min_monthly_cost"},
+        exclude_unset=True,
+    )
+    return detect(
+        con,
+        rules,
+        windows,
+        {rule_id: values for rule_id, values in overrides.items() if rule_id in selected or not request.rule_globs},
+        shared,
+    )
 
 
-def _judged(result: DetectResult, reports: Sequence[SourceReport], windows: Mapping[str, Window]) -> set[tuple[str, str]]:
+def _judged(
+    result: DetectResult, reports: Sequence[SourceReport], windows: Mapping[str, Window]
+) -> set[tuple[str, str]]:
     """(rule, provider) pairs whose silence means that a known finding is gone: rules that ran over whole data."""
     failed = {report.provider for report in reports if report.status == "failed"}
     if None in failed:
         return set()
-    return {(entry.rule_id, provider) for entry in result.coverage if entry.status in ("ran", "degraded") for provider in windows if provider not in failed}
+    return {
+        (entry.rule_id, provider)
+        for entry in result.coverage
+        if entry.status in ("ran", "degraded")
+        for provider in windows
+        if provider not in failed
+    }
 
 
 def _status(reports: Sequence[SourceReport], result: DetectResult) -> str:
-    broken = any(report.status == "failed" for report in reports) or any(entry.status == "failed" for entry in result.coverage)
+    broken = any(report.status == "failed" for report in reports) or any(
+        entry.status == "failed" for entry in result.coverage
+    )
     return "partial" if broken else "complete"
 
 
-def _exit_status(request: ScanRequest, reports: Sequence[SourceReport], known: Sequence[Bill], made: Mapping[str, Any], status: str) -> int:
+def _exit_status(
+    request: ScanRequest, reports: Sequence[SourceReport], known: Sequence[Bill], made: Mapping[str, Any], status: str
+) -> int:
     if not known and not any(report.status == "ok" for report in reports):
         return NOTHING
     if request.fail_on:
         wanted = _LEVELS[_LEVELS.index(request.fail_on) :]
-        if any(finding["severity"] in wanted and finding["status"] in ("new", "open", "reopened") for finding in made["findings"]):
+        if any(
+            finding["severity"] in wanted and finding["status"] in ("new", "open", "reopened")
+            for finding in made["findings"]
+        ):
             return FOUND
     return PARTIAL if status == "partial" else DONE

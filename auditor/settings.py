@@ -25,16 +25,33 @@ class AuditSettings(_Table):
     """[audit]: the window and the thresholds that several rules share."""
 
     lookback_days: int = Field(30, ge=1, le=400, description="length of the audit window in days")
-    as_of: date | None = Field(None, description="end of the audit window, excluded; by default the last complete day of each provider's bill")
-    hold_back_days: int = Field(2, ge=0, le=31, description="days before the newest charge that still change and are left out")
+    as_of: date | None = Field(
+        None, description="end of the audit window, excluded; by default the last complete day of each provider's bill"
+    )
+    hold_back_days: int = Field(
+        2, ge=0, le=31, description="days before the newest charge that still change and are left out"
+    )
     max_data_age: int = Field(5, ge=1, description="days after which a bill's newest row is called stale")
     currency: str | None = Field(None, description="currency of the headline; by default the one with the largest cost")
     idle_days: int = Field(7, ge=1, description="days that something must be idle before it is called so")
-    max_utilization: Decimal = Field(Decimal("0.05"), ge=0, le=1, description="ratio: an accelerator-hour below it is idle")
-    max_p95: Decimal = Field(Decimal("0.30"), ge=0, le=1, description="ratio: 95th percentile of the busiest device below which a machine is underused")
-    max_memory_idle: Decimal = Field(Decimal("0.05"), ge=0, le=1, description="ratio of accelerator memory below which it counts as empty")
-    min_coverage: Decimal = Field(Decimal("0.8"), ge=0, le=1, description="ratio of expected samples below which there is no verdict")
-    min_monthly_cost: Decimal = Field(Decimal(50), ge=0, description="billing currency a month: transfer and NAT findings below it are not reported")
+    max_utilization: Decimal = Field(
+        Decimal("0.05"), ge=0, le=1, description="ratio: an accelerator-hour below it is idle"
+    )
+    max_p95: Decimal = Field(
+        Decimal("0.30"),
+        ge=0,
+        le=1,
+        description="ratio: 95th percentile of the busiest device below which a machine is underused",
+    )
+    max_memory_idle: Decimal = Field(
+        Decimal("0.05"), ge=0, le=1, description="ratio of accelerator memory below which it counts as empty"
+    )
+    min_coverage: Decimal = Field(
+        Decimal("0.8"), ge=0, le=1, description="ratio of expected samples below which there is no verdict"
+    )
+    min_monthly_cost: Decimal = Field(
+        Decimal(50), ge=0, description="billing currency a month: transfer and NAT findings below it are not reported"
+    )
 
 
 class LakeSettings(_Table):
@@ -52,7 +69,9 @@ class StateSettings(_Table):
 class EngineSettings(_Table):
     """[engine]: what the embedded engine may use."""
 
-    memory_limit: str | None = Field(None, description="for example 2GiB; by default the smaller of a quarter of the machine and 2 GiB")
+    memory_limit: str | None = Field(
+        None, description="for example 2GiB; by default the smaller of a quarter of the machine and 2 GiB"
+    )
     threads: int | None = Field(None, ge=1, description="by default all cores")
 
 
@@ -85,13 +104,15 @@ class Tags(_Table):
 class Settings(_Table):
     """The whole configuration file."""
 
-    audit: AuditSettings = Field(default_factory=AuditSettings)
-    lake: LakeSettings = Field(default_factory=LakeSettings)
-    state: StateSettings = Field(default_factory=StateSettings)
-    engine: EngineSettings = Field(default_factory=EngineSettings)
-    sources: Sources = Field(default_factory=Sources)
-    tags: Tags = Field(default_factory=Tags)
-    rules: dict[str, dict[str, Any]] = Field(default_factory=dict, description='[rules."ID"]: `enabled` and parameters of one rule')
+    audit: AuditSettings = AuditSettings()
+    lake: LakeSettings = LakeSettings()
+    state: StateSettings = StateSettings()
+    engine: EngineSettings = EngineSettings()
+    sources: Sources = Sources()
+    tags: Tags = Tags()
+    rules: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description='[rules."ID"]: `enabled` and parameters of one rule'
+    )
 
 
 PLACES = ("auditor.toml", "~/.config/auditor/auditor.toml", "/etc/auditor/auditor.toml")

@@ -166,7 +166,13 @@ VIEWS: dict[str, dict[str, str]] = {
     },
     "notebooks": {**_RESOURCE, "machine_type": "VARCHAR"},
     "endpoints": {**_RESOURCE, "machine_type": "VARCHAR"},
-    "jobs": {**_RESOURCE, "machine_type": "VARCHAR", "started_at": "TIMESTAMP", "ended_at": "TIMESTAMP", "uses_spot": "BOOLEAN"},
+    "jobs": {
+        **_RESOURCE,
+        "machine_type": "VARCHAR",
+        "started_at": "TIMESTAMP",
+        "ended_at": "TIMESTAMP",
+        "uses_spot": "BOOLEAN",
+    },
     "buckets": {**_RESOURCE, "has_lifecycle": "BOOLEAN", "size_bytes": "DOUBLE"},
     # resource x day x peer
     "flows_daily": {

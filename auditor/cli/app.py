@@ -24,10 +24,20 @@ app.add_typer(rules_app, name="rules")
 
 USAGE, NOTHING = 2, 4
 
-ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="TOML configuration; default ./auditor.toml, then the user's and the system's.")]
-DataDirOption = Annotated[Path | None, typer.Option(help="Where lake and state live; without it an audit of files leaves nothing behind.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="TOML configuration; default ./auditor.toml, then the user's and the system's."
+    ),
+]
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="Where lake and state live; without it an audit of files leaves nothing behind.")
+]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the report files.")]
-FormatOption = Annotated[list[str] | None, typer.Option("--format", "-f", help="html, json, csv, md, sarif or parquet; repeatable. Default html json.")]
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option("--format", "-f", help="html, json, csv, md, sarif or parquet; repeatable. Default html json."),
+]
 RulesDirOption = Annotated[list[Path] | None, typer.Option(help="Also load the rules of this folder; repeatable.")]
 
 
@@ -46,7 +56,9 @@ def main() -> None:
         sys.exit(130)
     except Exception as error:
         logging.getLogger(__name__).debug("unexpected failure", exc_info=True)
-        _complain(f"unexpected failure ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}); run again with -v and report it with the log")
+        _complain(
+            f"unexpected failure ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}); run again with -v and report it with the log"
+        )
         sys.exit(NOTHING)
 
 
@@ -63,25 +75,43 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     pass
 
 
 @app.command()
 def scan(
-    paths: Annotated[list[str] | None, typer.Argument(help="Files, folders, .zip or .tar.gz bundles; without any, the configured sources.")] = None,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, folders, .zip or .tar.gz bundles; without any, the configured sources."),
+    ] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    as_of: Annotated[str | None, typer.Option(help="End of the audit window, excluded (YYYY-MM-DD); default the last complete day of each bill.")] = None,
-    lookback: Annotated[int | None, typer.Option(min=1, max=400, help="Length of the audit window in days; default 30.")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            help="End of the audit window, excluded (YYYY-MM-DD); default the last complete day of each bill."
+        ),
+    ] = None,
+    lookback: Annotated[
+        int | None, typer.Option(min=1, max=400, help="Length of the audit window in days; default 30.")
+    ] = None,
     output: OutputOption = Path("auditor-report"),
     formats: FormatOption = None,
     rules: Annotated[list[str] | None, typer.Option(help="Run only rules whose id fits this glob; repeatable.")] = None,
     rules_dir: RulesDirOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="RULE.PARAM=VALUE for this run; repeatable.")] = None,
-    fail_on: Annotated[str | None, typer.Option(help="Exit 1 when an open finding is at or above low, medium, high or critical.")] = None,
+    fail_on: Annotated[
+        str | None, typer.Option(help="Exit 1 when an open finding is at or above low, medium, high or critical.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the files written.")] = False,
-    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log the run to stderr; twice for details.")] = 0,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Log the run to stderr; twice for details.")
+    ] = 0,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
@@ -109,7 +139,10 @@ def scan(
 
 
 @app.command()
-def demo(output: OutputOption = Path("auditor-report"), no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False) -> None:
+def demo(
+    output: OutputOption = Path("auditor-report"),
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+) -> None:
     """Audit the bundled example estate of three clouds."""
     from auditor.assets import room
     from auditor.cli.request import make_request

@@ -22,7 +22,9 @@ class _Json(logging.Formatter):
 def start(level: int, form: str) -> None:
     """Sends the program's log to stderr from this level on; other libraries' from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(
+        _Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    )
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)

@@ -10,7 +10,6 @@ from rich.progress import Progress as Bars
 from auditor.progress import Progress, Silent
 
 
-
 class _Shown:
     """Steps of a run as bars that go when the step is over."""
 

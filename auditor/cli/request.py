@@ -27,7 +27,9 @@ def make_request(
         paths = tuple(path for source in loaded.sources.files for path in source.paths)
     if not paths:
         looked = str(config) if config else ", ".join(settings.PLACES)
-        raise SettingsError(f"nothing to audit: name files or folders, or configure [[sources.files]] (looked in {looked})")
+        raise SettingsError(
+            f"nothing to audit: name files or folders, or configure [[sources.files]] (looked in {looked})"
+        )
     if fail_on is not None and fail_on not in SEVERITIES:
         raise SettingsError(f"--fail-on {fail_on}: choose one of {', '.join(SEVERITIES)}")
     for folder in rules_dirs:
