@@ -20,7 +20,7 @@ references = [
 [needs]
 charges = [
     "provider", "ResourceId", "CapacityReservationId", "SubAccountId", "RegionId", "AvailabilityZone", "BillingCurrency", "ChargeCategory",
-    "EffectiveCost", "usage_kind", "machine_type", "accelerator_model", "purchase_option", "day", "standby",
+    "CommitmentDiscountStatus", "EffectiveCost", "usage_kind", "machine_type", "accelerator_model", "purchase_option", "day", "standby",
 ]
 
 [needs.optional]
@@ -66,6 +66,8 @@ with unused as (
     from charges
     where
         usage_kind = 'accelerator.reserved_unused'
+        and CommitmentDiscountStatus is distinct from 'Unused'  -- a price commitment reserves no capacity; it has a rule of its own
+        and coalesce(ResourceId, CapacityReservationId) is not null
         and day >= $window_start and day < $window_end
     group by provider, coalesce(ResourceId, CapacityReservationId), BillingCurrency
 )

@@ -77,13 +77,14 @@ shares as (
         (
             sum(
                 case
-                    when flows_daily.peer_region_id is distinct from gateways.RegionId then 0
+                    when flows_daily.peer_region_id <> gateways.RegionId then 0  -- flow logs name the service, not always its Region
                     when gateways.lacks_s3 and upper(flows_daily.peer_service) = 'S3' then flows_daily.bytes
                     when gateways.lacks_dynamodb and upper(flows_daily.peer_service) = 'DYNAMODB' then flows_daily.bytes
                     else 0
                 end
             ) / nullif(sum(flows_daily.bytes), 0)
-        )::decimal(9, 8) as endpoint_share
+        )::decimal(9, 8) as endpoint_share,
+        bool_and(flows_daily.peer_service is null or flows_daily.peer_region_id is not null) as regions_known
     from flows_daily
     join gateways on flows_daily.provider = gateways.provider and flows_daily.ResourceId = gateways.ResourceId
     where flows_daily.day >= $window_start and flows_daily.day < $window_end
@@ -101,7 +102,7 @@ select
     gateways.effective_cost * coalesce(shares.endpoint_share, 0) as avoidable_cost,
     gateways.effective_cost * coalesce(shares.endpoint_share, 0) as avoidable_low,
     gateways.effective_cost * coalesce(shares.endpoint_share, 1) as avoidable_high,
-    case when shares.endpoint_share is null then 'low' else 'high' end as confidence,
+    case when shares.endpoint_share is null then 'low' when shares.regions_known then 'high' else 'medium' end as confidence,
     case
         when shares.endpoint_share is null
             then 'no S3 endpoint in ' || coalesce(gateways.network_id, 'its network') || '; no flow logs, so the share of S3 is unknown'

@@ -20,8 +20,9 @@ references = [
 ]
 
 [needs]
-commitment_hours = [
-    "provider", "CommitmentDiscountId", "CommitmentDiscountType", "BillingAccountId", "RegionId", "BillingCurrency", "hour", "used_cost", "unused_cost",
+charges = [
+    "provider", "CommitmentDiscountId", "CommitmentDiscountType", "CommitmentDiscountStatus", "BillingAccountId", "RegionId", "BillingCurrency",
+    "EffectiveCost", "day",
 ]
 
 [needs.optional]
@@ -56,12 +57,13 @@ with unused as (
         max(CommitmentDiscountType) as commitment_type,
         max(BillingAccountId) as BillingAccountId,
         max(RegionId) as RegionId,
-        sum(unused_cost) as unused_cost,
-        sum(unused_cost) + sum(used_cost) as commitment_cost
-    from commitment_hours
+        sum(case when CommitmentDiscountStatus = 'Unused' then EffectiveCost else 0 end) as unused_cost,
+        sum(EffectiveCost) as commitment_cost
+    from charges
     where
         CommitmentDiscountId is not null
-        and hour >= $window_start and hour < $window_end
+        and CommitmentDiscountStatus in ('Used', 'Unused')
+        and day >= $window_start and day < $window_end
     group by provider, CommitmentDiscountId, BillingCurrency
 )
 
