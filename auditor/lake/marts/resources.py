@@ -123,13 +123,17 @@ with stated as (
     select provider, ResourceId, json_extract_string(attributes, '$.attached_to') from resources
 ),
 
+spelled as (
+    select provider, ResourceId, lower(name) as alias from stated where name <> ''
+    union
+    select provider, ResourceId, plain_id(name) from stated where name <> ''
+),
+
 found as (
-    select distinct stated.provider, stated.ResourceId, identities.ResourceId as other
-    from stated
-    join identities
-        on identities.provider = stated.provider
-        and identities.alias in (plain_id(stated.name), lower(stated.name))
-    where identities.ResourceId <> stated.ResourceId
+    select distinct spelled.provider, spelled.ResourceId, identities.ResourceId as other
+    from spelled
+    join identities on identities.provider = spelled.provider and identities.alias = spelled.alias
+    where identities.ResourceId <> spelled.ResourceId
 )
 
 select provider, ResourceId, other from found

@@ -44,13 +44,11 @@ class Lake:
             con.execute(f"create or replace table {table} ({typed})")
 
     def put(self, table: str, *rows: Row) -> Lake:
-        columns = FACTS[table]
-        shape = json.dumps(
-            [{name: "VARCHAR[]" if kind == "VARCHAR[]" else "VARCHAR" for name, kind in columns.items()}]
-        )
-        values = ", ".join(f'"{name}"::{kind}' for name, kind in columns.items())
+        columns = {name: kind for name, kind in FACTS[table].items() if any(name in row for row in rows)}
+        shape = json.dumps([{name: "VARCHAR[]" if kind == "VARCHAR[]" else "VARCHAR" for name, kind in columns.items()}])
+        values = ", ".join(f'"{name}"::{kind} as "{name}"' for name, kind in columns.items())
         self.con.execute(
-            f"insert into {table} select {values} from (select unnest(from_json($rows, '{shape}'), recursive := true))",
+            f"insert into {table} by name select {values} from (select unnest(from_json($rows, '{shape}'), recursive := true))",
             {"rows": json.dumps([{name: _text(value) for name, value in row.items()} for row in rows])},
         )
         return self

@@ -89,9 +89,9 @@ def test_twenty_million_samples_in_any_order_become_hours_and_a_ledger_in_limite
         """
     )
     lake.con.execute("insert into charges by name select * exclude (hour, grain) from accelerator_charges")
-    started = time.monotonic()
+    started = time.process_time()
     lake.build()
-    assert time.monotonic() - started < 60  # about 15 s on two idle cores
+    assert time.process_time() - started < 60  # about 15 s of work, 10 s on two idle cores
     assert lake.rows("select count(*), sum(EffectiveCost) = 98.32 * 720 * 145 from accelerator_hours") == [
         (machines * 8 * 720, True)
     ]
