@@ -45,7 +45,9 @@ class Lake:
 
     def put(self, table: str, *rows: Row) -> Lake:
         columns = {name: kind for name, kind in FACTS[table].items() if any(name in row for row in rows)}
-        shape = json.dumps([{name: "VARCHAR[]" if kind == "VARCHAR[]" else "VARCHAR" for name, kind in columns.items()}])
+        shape = json.dumps(
+            [{name: "VARCHAR[]" if kind == "VARCHAR[]" else "VARCHAR" for name, kind in columns.items()}]
+        )
         values = ", ".join(f'"{name}"::{kind} as "{name}"' for name, kind in columns.items())
         self.con.execute(
             f"insert into {table} by name select {values} from (select unnest(from_json($rows, '{shape}'), recursive := true))",

@@ -132,6 +132,21 @@ def test_only_the_billed_part_of_an_hour_needs_samples(lake: Lake) -> None:
     ]
 
 
+def test_half_an_hour_of_four_devices_is_four_half_hours(lake: Lake) -> None:
+    billed_hour(lake, ConsumedQuantity="0.5", accelerator_count=4).build_ledger()
+    assert lake.rows("select device, accelerator_hours, EffectiveCost from accelerator_hours order by device") == [
+        (device, Decimal("0.5"), 2) for device in ("0", "1", "2", "3")
+    ]
+
+
+def test_one_burst_of_the_disk_starves_nobody(lake: Lake) -> None:
+    billed_hour(lake).samples(MACHINE, "gpu.utilization", five_minutes(0.3), device="0")
+    lake.samples(
+        MACHINE, "disk.throughput_ratio", five_minutes(0.1) | {"2026-09-02 01:30:00": 1.0}, device="vol-1"
+    ).build_ledger()
+    assert classes(lake) == [("0", "productive")]
+
+
 def test_thresholds_are_the_callers(lake: Lake) -> None:
     billed_hour(lake).samples(MACHINE, "gpu.utilization", five_minutes(0.2), device="0").build_ledger(
         thresholds=LedgerThresholds(max_utilization=0.3)
