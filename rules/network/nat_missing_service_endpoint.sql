@@ -21,7 +21,7 @@ references = [
 [needs]
 charges      = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "EffectiveCost", "usage_kind", "day", "standby"]
 nat_gateways = ["provider", "ResourceId", "network_id", "connectivity", "subnet_ids", "has_storage_service_endpoint"]
-resources    = ["provider", "ResourceId", "ResourceName", "ResourceType", "attributes"]
+resources    = ["provider", "ResourceId", "ResourceType", "attributes"]
 
 [needs.optional]
 flows_daily = ["provider", "ResourceId", "day", "peer_service", "bytes"]
@@ -34,7 +34,7 @@ peer_services    = { default = ["storage", "azurestorage", "azure storage", "mic
 [remedy.azure]
 summary  = "Add the service endpoint Microsoft.Storage to the subnets behind the gateway, beside those they have"
 commands = [
-    "az network vnet subnet update --ids {subnet} --service-endpoints {service_endpoints}",
+    "az network vnet subnet update --ids {subnet} --service-endpoints Microsoft.Storage $(az network vnet subnet show --ids {subnet} --query 'serviceEndpoints[].service' --output tsv)",
 ]
 risk     = "Open connections to storage break for a moment; storage firewalls that name the gateway's public address have to admit the subnet."
 effort   = "minutes"

@@ -29,7 +29,7 @@ flows_daily = ["provider", "ResourceId", "day", "peer_service", "bytes"]
 [parameters]
 min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hours", about = "less is not worth a ticket" }
 min_share        = { default = 0.05, unit = "ratio of bytes", about = "below this, flow-log gaps drown the estimate" }
-peer_services    = { default = ["storage.googleapis.com", "cloud storage", "gcs", "googleapis.com", "google", "google_api", "google-apis"], unit = "peer services in lower case", about = "services that the free path reaches, as flow logs name them" }
+peer_services    = { default = ["cloud storage", "gcs", "googleapis.com", "google", "google_api"], unit = "peer services in lower case", about = "services that the free path reaches, as flow logs name them" }
 
 [remedy.gcp]
 summary  = "Turn on Private Google Access for the subnets behind the gateway"
@@ -85,7 +85,7 @@ shares as (
         flows_daily.provider,
         flows_daily.ResourceId,
         (
-            sum(case when list_contains($peer_services, lower(flows_daily.peer_service)) then flows_daily.bytes else 0 end)
+            sum(case when list_contains($peer_services, lower(flows_daily.peer_service)) or lower(flows_daily.peer_service) like '%.googleapis.com' then flows_daily.bytes else 0 end)
             / nullif(sum(flows_daily.bytes), 0)
         )::decimal(9, 8) as free_share
     from flows_daily
