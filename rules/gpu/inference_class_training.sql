@@ -1,0 +1,327 @@
+/* rule
+id     = "gpu.inference_class_training"
+title  = "Long training on inference-class accelerators"
+status = "stable"
+stage  = "resize"
+clouds = ["aws", "gcp", "azure"]
+
+why = """
+Accelerators made for inference are cheap an hour and short of what long training needs: memory, memory bandwidth and a
+fast link between devices. A run of a week or more often costs less on fewer devices of the training class, and ends sooner."""
+
+savings  = "an estimate: EffectiveCost of the training hours x (1 - price of a training-class device / own price / gain), gain being the part of the peak advantage that real work keeps; without prices a range from nothing to a share"
+blind_to = "what the work gains in truth (a short benchmark tells); small models that fill neither device; hours without a training tag, name or service"
+
+references = [
+    "https://www.nvidia.com/en-us/data-center/tesla-t4/",
+    "https://www.nvidia.com/en-us/data-center/l4/",
+    "https://www.nvidia.com/en-us/data-center/a100/",
+    "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/index.html",
+]
+
+[needs]
+accelerator_hours = [
+    "provider", "ResourceId", "SubAccountId", "RegionId", "AvailabilityZone", "BillingCurrency", "hour", "machine_type", "accelerator_model",
+    "accelerator_count", "accelerator_hours", "EffectiveCost", "purchase_option", "job", "workload_kind", "workload_signal", "class", "standby",
+]
+charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "purchase_option", "day"]
+
+[needs.optional]
+prices = ["provider", "RegionId", "machine_type", "accelerator_model", "accelerator_count", "price_kind", "high", "unit", "currency", "source", "as_of"]
+
+[parameters]
+min_run_hours       = { default = 168, unit = "hours", about = "training hours of the longest run: shorter runs are trials, for which a cheap hour is right" }
+max_gap_hours       = { default = 12, unit = "hours", about = "a longer pause ends a run; a restart does not" }
+realised_gain       = { default = 0.5, unit = "ratio", about = "the part of the other device's peak advantage that real work keeps" }
+share_without_price = { default = 0.2, unit = "ratio of EffectiveCost", about = "upper end of the range where no price of a training-class device is known" }
+
+[remedy.aws]
+summary  = "Time a few hundred steps on a training-class device, compare the cost of the same work, then move the next run"
+commands = ["aws ec2 describe-instance-type-offerings --region {region_id} --location-type availability-zone --filters Name=instance-type,Values={other_type}"]
+risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
+effort   = "days"
+
+[remedy.gcp]
+summary  = "Time a few hundred steps on a training-class device, compare the cost of the same work, then move the next run"
+commands = ["gcloud compute machine-types list --project {sub_account_id} --filter=name={other_type}"]
+risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
+effort   = "days"
+
+[remedy.azure]
+summary  = "Time a few hundred steps on a training-class device, compare the cost of the same work, then move the next run"
+commands = ["az vm list-skus --location {region_id} --size {other_type} --output table"]
+risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
+effort   = "days"
+*/
+with inference_class as (
+    -- dense TFLOPS a device at the lowest training precision it has (FP32 up to the P4, else FP16 or BF16), from the makers' data sheets
+    select
+        sheet.accelerator_model,
+        sheet.peak_tflops
+    from (
+        values
+        ('M60', 4.8), ('P4', 5.5), ('T4', 65), ('T4G', 65), ('A10G', 70), ('A10', 125), ('L4', 121), ('Inferentia', 64), ('Inferentia2', 190),
+        ('Radeon Pro V520', 14.8), ('Radeon Pro V620', 40.6), ('Radeon Pro V710', 55.3), ('MI25', 24.6), ('Qualcomm AI 100', 200)
+    ) as sheet (accelerator_model, peak_tflops)
+),
+
+training_class as (
+    select
+        sheet.accelerator_model,
+        sheet.peak_tflops,
+        sheet.is_neuron
+    from (
+        values
+        ('A100 40GB', 312, false), ('A100 80GB', 312, false), ('H100', 989, false), ('H100 NVL', 835, false), ('H200', 989, false),
+        ('Trainium', 190, true), ('Trainium2', 667, true)
+    ) as sheet (accelerator_model, peak_tflops, is_neuron)
+),
+
+trained as (
+    select
+        accelerator_hours.provider,
+        accelerator_hours.ResourceId,
+        accelerator_hours.BillingCurrency,
+        accelerator_hours.hour,
+        max(accelerator_hours.SubAccountId) as SubAccountId,
+        max(accelerator_hours.RegionId) as RegionId,
+        max(accelerator_hours.AvailabilityZone) as zone,
+        max(accelerator_hours.machine_type) as machine_type,
+        max(accelerator_hours.accelerator_model) as accelerator_model,
+        max(accelerator_hours.accelerator_count) as accelerator_count,
+        max(accelerator_hours.job) as job,
+        max(accelerator_hours.workload_signal) as workload_signal,
+        sum(accelerator_hours.accelerator_hours) as device_hours,
+        sum(accelerator_hours.EffectiveCost) as accelerator_cost,
+        bool_and(coalesce(accelerator_hours.purchase_option = 'spot', false)) as is_spot,
+        bool_or(coalesce(accelerator_hours.standby, false)) as standby
+    from accelerator_hours
+    inner join inference_class on accelerator_hours.accelerator_model = inference_class.accelerator_model
+    where
+        accelerator_hours.workload_kind = 'training'
+        and accelerator_hours.ResourceId is not null
+        and accelerator_hours.hour >= $window_start and accelerator_hours.hour < $window_end
+    group by accelerator_hours.provider, accelerator_hours.ResourceId, accelerator_hours.BillingCurrency, accelerator_hours.hour
+    having bool_or(accelerator_hours.class not in ('idle', 'held', 'reserved_unused'))  -- a machine that waits trains nothing
+),
+
+gaps as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        hour,
+        coalesce(hour > lag(hour) over machine + to_hours($max_gap_hours::integer + 1), false) as begins_run
+    from trained
+    window machine as (partition by provider, ResourceId, BillingCurrency order by hour)
+),
+
+runs as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        count(*) as run_hours
+    from (
+        select
+            provider,
+            ResourceId,
+            BillingCurrency,
+            sum(begins_run::integer) over (partition by provider, ResourceId, BillingCurrency order by hour) as run
+        from gaps
+    )
+    group by provider, ResourceId, BillingCurrency, run
+),
+
+long_trained as (
+    select
+        trained.provider,
+        trained.ResourceId,
+        trained.BillingCurrency,
+        max(trained.SubAccountId) as SubAccountId,
+        max(trained.RegionId) as RegionId,
+        max(trained.zone) as zone,
+        max(trained.machine_type) as machine_type,
+        max(trained.accelerator_model) as accelerator_model,
+        max(trained.accelerator_count) as accelerator_count,
+        max(trained.job) as job,
+        max(trained.workload_signal) as workload_signal,
+        count(*) as training_hours,
+        sum(trained.accelerator_cost) as training_cost,
+        sum(trained.accelerator_cost)::double / sum(trained.device_hours)::double as device_hour_cost,
+        case when bool_and(trained.is_spot) then 'spot' else 'on_demand' end as price_kind,
+        bool_or(trained.standby) as standby
+    from trained
+    group by trained.provider, trained.ResourceId, trained.BillingCurrency
+    having sum(trained.device_hours) > 0 and sum(trained.accelerator_cost) > 0
+),
+
+longest as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        max(run_hours) as longest_run_hours
+    from runs
+    group by provider, ResourceId, BillingCurrency
+    having max(run_hours) >= $min_run_hours
+),
+
+-- the upper end of a pool's range: a saving that needs the best zone is none
+device_prices as (
+    select
+        prices.provider,
+        prices.RegionId,
+        prices.machine_type,
+        prices.accelerator_model,
+        prices.price_kind,
+        prices.currency,
+        training_class.peak_tflops,
+        training_class.is_neuron,
+        max(prices.high::double / case when prices.unit = 'hour' then prices.accelerator_count::double else 1 end) as device_hour_price,
+        max(prices.source || ' ' || prices.as_of) as price_source
+    from prices
+    inner join training_class on prices.accelerator_model = training_class.accelerator_model
+    where prices.high > 0 and prices.accelerator_count > 0
+    group by
+        prices.provider, prices.RegionId, prices.machine_type, prices.accelerator_model, prices.price_kind, prices.currency, training_class.peak_tflops,
+        training_class.is_neuron
+),
+
+-- the own region's price before another's, then the best bargain
+offers as (
+    select
+        long_trained.provider,
+        long_trained.ResourceId,
+        long_trained.BillingCurrency,
+        device_prices.accelerator_model as other_model,
+        device_prices.machine_type as other_type,
+        device_prices.RegionId as price_region_id,
+        device_prices.device_hour_price,
+        device_prices.price_source,
+        device_prices.peak_tflops / inference_class.peak_tflops as peak_gain,
+        1 - device_prices.device_hour_price / long_trained.device_hour_cost / (device_prices.peak_tflops / inference_class.peak_tflops) as share_at_peak,
+        1 - device_prices.device_hour_price / long_trained.device_hour_cost
+        / (1 + $realised_gain::double * (device_prices.peak_tflops / inference_class.peak_tflops - 1)) as share
+    from long_trained
+    inner join inference_class on long_trained.accelerator_model = inference_class.accelerator_model
+    inner join device_prices
+        on
+            long_trained.provider = device_prices.provider
+            and long_trained.price_kind = device_prices.price_kind
+            and long_trained.BillingCurrency = device_prices.currency
+            and starts_with(long_trained.accelerator_model, 'Inferentia') = device_prices.is_neuron
+    qualify
+        row_number() over (
+            partition by long_trained.provider, long_trained.ResourceId, long_trained.BillingCurrency
+            order by
+                device_prices.RegionId = long_trained.RegionId desc,
+                share desc,
+                device_prices.accelerator_model asc,
+                device_prices.machine_type asc
+        ) = 1
+),
+
+costs as (
+    select
+        charges.provider,
+        charges.ResourceId,
+        charges.BillingCurrency,
+        sum(charges.EffectiveCost) as effective_cost,
+        sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
+    from charges
+    inner join longest
+        on
+            charges.provider = longest.provider
+            and charges.ResourceId = longest.ResourceId
+            and charges.BillingCurrency = longest.BillingCurrency
+    where charges.day >= $window_start and charges.day < $window_end
+    group by charges.provider, charges.ResourceId, charges.BillingCurrency
+),
+
+estimated as (
+    select
+        long_trained.provider,
+        long_trained.ResourceId,
+        long_trained.BillingCurrency,
+        greatest(least(long_trained.training_cost, costs.effective_cost - costs.committed_cost), 0) as movable_cost,
+        costs.effective_cost,
+        costs.committed_cost,
+        longest.longest_run_hours,
+        greatest(coalesce(offers.share, $share_without_price / 2), 0)::decimal(9, 8) as share,
+        greatest(coalesce(offers.share_at_peak, $share_without_price), 0)::decimal(9, 8) as share_at_peak
+    from long_trained
+    inner join longest
+        on
+            long_trained.provider = longest.provider
+            and long_trained.ResourceId = longest.ResourceId
+            and long_trained.BillingCurrency = longest.BillingCurrency
+    inner join costs
+        on
+            long_trained.provider = costs.provider
+            and long_trained.ResourceId = costs.ResourceId
+            and long_trained.BillingCurrency = costs.BillingCurrency
+    left join offers
+        on
+            long_trained.provider = offers.provider
+            and long_trained.ResourceId = offers.ResourceId
+            and long_trained.BillingCurrency = offers.BillingCurrency
+)
+
+select
+    estimated.provider,
+    estimated.ResourceId,
+    long_trained.SubAccountId,
+    long_trained.RegionId,
+    estimated.BillingCurrency,
+    estimated.effective_cost,
+    estimated.committed_cost,
+    estimated.movable_cost * estimated.share as avoidable_cost,
+    0 as avoidable_low,
+    estimated.movable_cost * estimated.share_at_peak as avoidable_high,
+    'low' as confidence,
+    format(
+        '{} hours of training ({}) on {}, {} of them in one run; ',
+        long_trained.training_hours, coalesce(long_trained.workload_signal, 'signal unknown'), long_trained.accelerator_model, estimated.longest_run_hours
+    )
+    || case
+        when offers.other_model is null then 'the price of a training-class device is not known here'
+        when estimated.share_at_peak = 0 then format(
+            '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: sooner done, at these prices not for less',
+            offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain
+        )
+        else format(
+            '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: the same work for {:.0f} to {:.0f} % less',
+            offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain, 100 * estimated.share::double,
+            100 * estimated.share_at_peak::double
+        )
+    end
+    || case when offers.price_region_id <> long_trained.RegionId then format('; price of {}, none known for {}', offers.price_region_id, long_trained.RegionId) else '' end
+        as reason,
+    long_trained.zone,
+    long_trained.machine_type,
+    long_trained.accelerator_model,
+    offers.other_model,
+    coalesce(offers.other_type, 'a training-class type') as other_type,
+    round(long_trained.device_hour_cost, 4) as device_hour_cost,
+    round(offers.device_hour_price, 4) as other_device_hour_price,
+    offers.price_region_id,
+    offers.price_source,
+    round(offers.peak_gain, 2) as peak_gain,
+    long_trained.training_hours,
+    estimated.longest_run_hours,
+    long_trained.job,
+    long_trained.workload_signal,
+    long_trained.standby
+from estimated
+inner join long_trained
+    on
+        estimated.provider = long_trained.provider
+        and estimated.ResourceId = long_trained.ResourceId
+        and estimated.BillingCurrency = long_trained.BillingCurrency
+left join offers
+    on
+        estimated.provider = offers.provider
+        and estimated.ResourceId = offers.ResourceId
+        and estimated.BillingCurrency = offers.BillingCurrency
+order by avoidable_cost desc, estimated.ResourceId asc
