@@ -12,7 +12,7 @@ import duckdb
 from auditor import money, render
 from auditor.bills import Bill, Choice
 from auditor.detect.rule import Rule
-from auditor.detect.run import DetectResult, Window
+from auditor.detect.run import DetectResult, RuleCoverage, Window
 from auditor.finding import Finding
 from auditor.landing import SourceReport
 
@@ -70,9 +70,7 @@ def build(
         "sources": [_source(report) for report in reports],
         "reconciliation": _reconciliation(con, known, choice),
         "coverage": {
-            "rules": [
-                {"rule_id": entry.rule_id, "status": entry.status, "reason": entry.reason} for entry in result.coverage
-            ],
+            "rules": [_coverage(entry) for entry in result.coverage],
             "gpu": _gpu_coverage(con, currency),
         },
         "gpu_ledger": _ledger(con),
@@ -192,6 +190,13 @@ def _reconciliation(con: duckdb.DuckDBPyConnection, known: Sequence[Bill], choic
     ]
 
 
+def _coverage(entry: RuleCoverage) -> dict[str, Any]:
+    """A rule that broke found nothing, like one without its data; the reason and the run's status tell them apart."""
+    if entry.status == "failed":
+        return {"rule_id": entry.rule_id, "status": "skipped", "reason": f"failed: {entry.reason}"}
+    return {"rule_id": entry.rule_id, "status": entry.status, "reason": entry.reason}
+
+
 def _gpu_coverage(con: duckdb.DuckDBPyConnection, currency: str) -> dict[str, Any]:
     row = con.execute(
         """
@@ -223,7 +228,9 @@ def _ledger(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
         {
             "provider": row[0],
             "class": row[1],
-            "accelerator_hours": text(row[2]),
+            "accelerator_hours": None
+            if row[2] is None
+            else text(row[2]),  # an unused reservation may not tell its hours
             "effective_cost": text(row[3]),
             "currency": row[4],
         }

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ESTATE = ROOT / "examples" / "estate"
-EXPECTED: dict[str, Any] = json.loads((ESTATE / "EXPECTED.json").read_text(encoding="utf-8"))
+EXPECTED: dict[str, Any] = json.loads((ESTATE.parent / "expected.json").read_text(encoding="utf-8"))
 Totals = dict[tuple[str, str, str], tuple[Decimal, Decimal]]
 
 
@@ -91,6 +91,7 @@ def test_the_generator_writes_the_bundled_files_again(tmp_path: Path) -> None:
     assert files(again) == files(ESTATE)
     for name in files(ESTATE):
         assert content(again / name) == content(ESTATE / name), f"{name} differs"
+    assert json.loads((tmp_path / "expected.json").read_text(encoding="utf-8")) == EXPECTED
 
 
 def test_the_generator_does_not_delete_a_folder_that_is_no_estate(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
 """Writes `examples/estate/`: two months of bills, a month of telemetry and the inventory of a company that does not exist.
 
 Run from the root of the repository: `python tools/make_example.py`. The same seed gives the same content. Every amount
-is a Decimal while it is made, so `EXPECTED.json` holds totals that no importer had a hand in.
+is a Decimal while it is made, so `expected.json` beside it holds totals that no importer had a hand in.
 """
 
 import shutil
 import sys
 from pathlib import Path
 
-from acme.aws import BY_NAME, IDLE_ADDRESS, SP_ARN, UNATTACHED, make_cur2, nat_arn
+from acme.aws import BY_NAME, IDLE_ADDRESS, UNATTACHED, make_cur2, nat_arn
 from acme.aws_legacy import RI_ARN, make_legacy_cur
 from acme.azure import AZURE_VM, BENEFIT, azure_nat, make_azure
 from acme.files import write_json, write_text
@@ -31,7 +31,6 @@ def plant(truth: Truth) -> None:
         ("purchase.on_demand_training", "aws", BY_NAME["train-llm-01"].id),
         ("purchase.on_demand_training", "gcp", VM["train-nav-01"].global_name),
         ("purchase.on_demand_training", "azure", AZURE_VM["vm-policy-train"].id),
-        ("purchase.unused_commitment", "aws", SP_ARN),
         ("purchase.unused_commitment", "aws", RI_ARN),
         ("purchase.unused_commitment", "gcp", FLEX_CUD),
         ("purchase.unused_commitment", "azure", BENEFIT),
@@ -70,8 +69,9 @@ def plant(truth: Truth) -> None:
 
 
 def make_estate(root: Path) -> None:
-    """Writes the whole estate into `root`, replacing the estate that may be there."""
-    if root.exists() and not (root / "EXPECTED.json").exists():
+    """Writes the whole estate into `root`, replacing the estate that may be there, and its truth beside it."""
+    expected = root.parent / "expected.json"
+    if root.exists() and not expected.exists():
         raise SystemExit(f"{root} exists and is no example estate; name a folder that may be replaced")
     if root.exists():
         shutil.rmtree(root)
@@ -87,7 +87,7 @@ def make_estate(root: Path) -> None:
     write_text(
         root / "office" / "parking-rota.csv", "week,bay,who\n36,A1,facilities\n37,A1,visitors\n38,A2,facilities\n"
     )
-    write_json(root / "EXPECTED.json", truth.document())
+    write_json(expected, truth.document())
 
 
 if __name__ == "__main__":
