@@ -116,20 +116,22 @@ gaps as (
     window machine as (partition by provider, ResourceId, BillingCurrency order by hour)
 ),
 
+numbered as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        sum(begins_run::integer) over (partition by provider, ResourceId, BillingCurrency order by hour) as run
+    from gaps
+),
+
 runs as (
     select
         provider,
         ResourceId,
         BillingCurrency,
         count(*) as run_hours
-    from (
-        select
-            provider,
-            ResourceId,
-            BillingCurrency,
-            sum(begins_run::integer) over (partition by provider, ResourceId, BillingCurrency order by hour) as run
-        from gaps
-    )
+    from numbered
     group by provider, ResourceId, BillingCurrency, run
 ),
 
@@ -286,10 +288,11 @@ select
     )
     || case
         when offers.other_model is null then 'the price of a training-class device is not known here'
-        when estimated.share_at_peak = 0 then format(
-            '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: sooner done, at these prices not for less',
-            offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain
-        )
+        when estimated.share_at_peak = 0
+            then format(
+                '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: sooner done, at these prices not for less',
+                offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain
+            )
         else format(
             '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: the same work for {:.0f} to {:.0f} % less',
             offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain, 100 * estimated.share::double,
@@ -302,7 +305,8 @@ select
     long_trained.machine_type,
     long_trained.accelerator_model,
     offers.other_model,
-    coalesce(offers.other_type, 'a training-class type') as other_type,
+    coalesce(offers.other_type, case estimated.provider when 'aws' then 'p4d.24xlarge' when 'gcp' then 'a2-highgpu-1g' else 'Standard_NC24ads_A100_v4' end)
+        as other_type,
     round(long_trained.device_hour_cost, 4) as device_hour_cost,
     round(offers.device_hour_price, 4) as other_device_hour_price,
     offers.price_region_id,
