@@ -32,8 +32,8 @@ metric_hours = ["provider", "ResourceId", "metric", "hour", "sum_value"]
 min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hours", about = "less is not worth a ticket" }
 min_match        = { default = 0.5, unit = "bytes received / bytes sent", about = "a machine that receives at least this share of what the bucket sends is taken for its reader" }
 max_match        = { default = 2, unit = "bytes received / bytes sent", about = "a machine that receives far more has other sources" }
-storage_pattern  = { default = "(?i)/buckets/|microsoft\\\\.storage/|microsoft\\\\.netapp/|^arn:aws:s3|file-system|/disks/|^vol-|simple storage|cloud storage|filestore|fsx|elastic file", unit = "regular expression on resource id and service", about = "what holds data, where the inventory does not tell" }
-copy_pattern     = { default = "(?i)backup|replica|archive|snapshot|mirror|\\\\blogs?\\\\b", unit = "regular expression on the resource's id and name", about = "copies kept on purpose, which only a training label makes training data" }
+storage_pattern  = { default = "(?i)/buckets/|microsoft\\.storage/|microsoft\\.netapp/|^arn:aws:s3|file-system|/disks/|^vol-|simple storage|cloud storage|filestore|fsx|elastic file", unit = "regular expression on resource id and service", about = "what holds data, where the inventory does not tell" }
+copy_pattern     = { default = "(?i)backup|replica|archive|snapshot|mirror|\\blogs?\\b", unit = "regular expression on the resource's id and name", about = "copies kept on purpose, which only a training label makes training data" }
 
 [remedy.aws]
 summary  = "Copy the data set once into a bucket of the training region, or start the training where the data are"
