@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # About 300 MB of quantile state where no two neighbouring samples belong to one hour.
 _PORTION = 4_000_000
+_STEADY_STEPS = 6  # fewer even steps in a day are chance
 
 # One series a resource, whatever ids its samples came under.
 _SERIES = """
@@ -50,16 +51,46 @@ sized as (
 
 portions as (
     select series, (sum(samples) over (order by series) - 1) // $portion as portion from sized
+),
+
+spelled as (
+    select
+        series,
+        reported_id,
+        row_number() over (partition by series order by sum(samples) desc, reported_id) as spelling,
+        count(*) over (partition by series) as spellings
+    from numbered
+    group by series, reported_id
 )
 
-select numbered.*, portions.portion::bigint as portion
+select numbered.*, portions.portion::bigint as portion, spelled.spelling, spelled.spellings
 from numbered
 join portions using (series)
+join spelled using (series, reported_id)
+"""
+
+# Two sources may watch one machine under two ids, each with its own clock: the id with the most samples counts, and the
+# others fill the steps in which it is silent. Steps are as long as its own beat, so that a shift of seconds is none.
+_BEATS = """
+create or replace temp table series_beats as
+select series, median(seconds) as seconds
+from (
+    select metric_series.series, epoch(metrics.time) - lag(epoch(metrics.time)) over (partition by metric_series.series order by metrics.time) as seconds
+    from metrics
+    join metric_series
+        on metric_series.reported_provider is not distinct from metrics.provider
+        and metric_series.reported_id = metrics.resource_id
+        and metric_series.reported_device is not distinct from metrics.device
+        and metric_series.metric = metrics.metric
+    where metric_series.spelling = 1 and metric_series.spellings > 1 and metrics.time is not null and metrics.value is not null
+)
+where seconds > 0
+group by series
 """
 
 _SAMPLES = """
 create or replace temp table portion_samples as
-select metric_series.series, metrics.time, metrics.value
+select metric_series.series, metrics.time, metrics.value, metric_series.spelling, metric_series.spellings
 from metrics
 join metric_series
     on metric_series.reported_provider is not distinct from metrics.provider
@@ -67,6 +98,26 @@ join metric_series
     and metric_series.reported_device is not distinct from metrics.device
     and metric_series.metric = metrics.metric
 where metric_series.portion = $portion and metrics.time is not null and metrics.value is not null
+"""
+
+_ONCE = """
+create or replace temp table portion_samples as
+select series, time, value
+from portion_samples
+where spellings = 1
+union all
+select series, time, value
+from (
+    select
+        portion_samples.*,
+        min(portion_samples.spelling) over (
+            partition by portion_samples.series, floor(epoch(portion_samples.time) / coalesce(series_beats.seconds, 0.000001))
+        ) as best
+    from portion_samples
+    left join series_beats using (series)
+    where portion_samples.spellings > 1
+)
+where spelling = best
 """
 
 _SUMS_TABLE = """
@@ -90,20 +141,33 @@ from portion_samples
 group by series, date_trunc('hour', time)
 """
 
-_SPACINGS_TABLE = "create or replace temp table series_spacings (series bigint, seconds double)"
+_SPACINGS_TABLE = (
+    "create or replace temp table series_spacings (series bigint, day date, seconds double, is_steady boolean)"
+)
 
+# The day's own beat beside the series': a source that keeps minutes for two weeks and five minutes afterwards, or an
+# agent that was set to another interval, loses nothing on its slower days. Lost samples make steps uneven; only even
+# steps are a beat.
 _SPACINGS = """
 insert into series_spacings
-select series, median(seconds) as seconds
+select
+    series,
+    day,
+    quantiles[2] as seconds,
+    quantiles[3] - quantiles[1] <= 0.1 * quantiles[2] and steps >= $steady_steps as is_steady
 from (
-    select series, epoch(time) - lag(epoch(time)) over (partition by series order by time) as seconds
-    from portion_samples
+    select series, day, quantile_cont(seconds, [0.1, 0.5, 0.9]) as quantiles, count(*) as steps
+    from (
+        select series, time::date as day, epoch(time) - lag(epoch(time)) over (partition by series order by time) as seconds
+        from portion_samples
+    )
+    where seconds > 0
+    group by grouping sets ((series, day), (series))
 )
-where seconds > 0
-group by series
 """
 
-# A series of one sample has no spacing of its own: it keeps the beat of its kind, else of an hour.
+# A series of one sample has no spacing of its own: it keeps the beat of its kind, else of an hour. What a resource's
+# devices tell by themselves on a day, a series without a device only repeats, whatever id it came under.
 _METRIC_HOURS = """
 create or replace table metric_hours as
 with named as (
@@ -112,11 +176,36 @@ with named as (
     group by series
 ),
 
+own as (
+    select series, seconds from series_spacings where day is null
+),
+
+of_day as (
+    select series, day, seconds from series_spacings where day is not null and is_steady
+),
+
 kinds as (
-    select named.provider, named.metric, median(series_spacings.seconds) as seconds
+    select named.provider, named.metric, median(own.seconds) as seconds
     from named
-    join series_spacings using (series)
+    join own using (series)
     group by named.provider, named.metric
+),
+
+whole as (
+    select distinct named.provider, named.ResourceId, named.metric, series_hours.hour::date as day
+    from series_hours
+    join named using (series)
+    where named.device = ''
+),
+
+repeated as (
+    select distinct whole.provider, whole.ResourceId, whole.metric, whole.day
+    from series_hours
+    join named using (series)
+    join whole
+        on whole.provider is not distinct from named.provider and whole.ResourceId = named.ResourceId
+        and whole.metric = named.metric and whole.day = series_hours.hour::date
+    where named.device <> ''
 )
 
 select
@@ -126,7 +215,7 @@ select
     named.metric,
     series_hours.hour,
     series_hours.samples,
-    3600 / coalesce(series_spacings.seconds, kinds.seconds, 3600) as expected,
+    3600 / coalesce(of_day.seconds, own.seconds, kinds.seconds, 3600) as expected,
     series_hours.mean_value,
     series_hours.min_value,
     series_hours.max_value,
@@ -134,26 +223,39 @@ select
     series_hours.sum_value
 from series_hours
 join named using (series)
-left join series_spacings using (series)
+left join own using (series)
+left join of_day on of_day.series = series_hours.series and of_day.day = series_hours.hour::date
 left join kinds on kinds.provider is not distinct from named.provider and kinds.metric = named.metric
+left join repeated
+    on named.device = '' and repeated.provider is not distinct from named.provider and repeated.ResourceId = named.ResourceId
+    and repeated.metric = named.metric and repeated.day = series_hours.hour::date
+where repeated.day is null
 """
 
 
 def build(con: DuckDBPyConnection) -> None:
     """Create `metric_hours`, one row per provider, ResourceId, device, metric and hour.
 
-    `expected` is the number of samples an hour at the series' own median spacing; a resource that no bill and no inventory
-    knows keeps the id its samples came with.
+    `expected` is the number of samples an hour at the series' own median spacing, on a day of another even spacing at that
+    one; a resource that no bill and no inventory knows keeps the id its samples came with. Of two sources that tell of
+    one device at one time one counts.
     """
     con.execute(_SERIES, {"portion": _PORTION})
+    con.execute(_BEATS)
     con.execute(_SUMS_TABLE)
     con.execute(_SPACINGS_TABLE)
-    last = con.execute("select coalesce(max(portion), -1) from metric_series").fetchone()
-    for portion in range(int(last[0]) + 1 if last else 0):
+    for portion in range(_count(con, "select coalesce(max(portion) + 1, 0) from metric_series")):
         con.execute(_SAMPLES, {"portion": portion})
+        if _count(con, "select count(*) from portion_samples where spellings > 1"):
+            con.execute(_ONCE)
         con.execute(_SUMS)
-        con.execute(_SPACINGS)
+        con.execute(_SPACINGS, {"steady_steps": _STEADY_STEPS})
     con.execute("drop table if exists portion_samples")
     con.execute(_METRIC_HOURS)
-    for table in ("metric_series", "series_hours", "series_spacings"):
+    for table in ("metric_series", "series_beats", "series_hours", "series_spacings"):
         con.execute(f"drop table {table}")
+
+
+def _count(con: DuckDBPyConnection, query: str) -> int:
+    row = con.execute(query).fetchone()
+    return int(row[0]) if row else 0

@@ -52,6 +52,60 @@ def test_two_ids_of_one_resource_are_one_series(lake: Lake) -> None:
     ]
 
 
+def test_two_sources_of_one_machine_count_once_whatever_their_clocks(lake: Lake) -> None:
+    lake.charge(ResourceId=MACHINE, day="2026-09-02", EffectiveCost=1)
+    lake.samples(MACHINE, "net.sent_bytes", {f"2026-09-02 01:{minute:02}:07": 10 for minute in range(0, 60)})
+    lake.samples(
+        f"arn:aws:ec2:us-east-1:111122223333:instance/{MACHINE}",
+        "net.sent_bytes",
+        {f"2026-09-02 {hour:02}:{minute:02}:00": 50 for hour in (1, 2) for minute in range(0, 60, 5)},
+    ).build_metrics()
+    assert lake.rows("select hour, samples, sum_value from metric_hours order by hour") == [
+        (datetime(2026, 9, 2, 1), 60, 600.0),
+        (datetime(2026, 9, 2, 2), 12, 600.0),  # the second source alone
+    ]
+
+
+def test_a_roll_up_under_another_id_does_not_stand_beside_the_devices(lake: Lake) -> None:
+    lake.charge(ResourceId=MACHINE, day="2026-09-02", EffectiveCost=1)
+    beat = {f"2026-09-02 01:{minute:02}:00": 0.5 for minute in range(0, 60, 5)}
+    lake.samples(MACHINE, "gpu.utilization", beat, device="0")
+    lake.samples(f"arn:aws:ec2:us-east-1:111122223333:instance/{MACHINE}", "gpu.utilization", beat)
+    lake.samples(MACHINE, "cpu.utilization", beat).build_metrics()
+    assert lake.rows("select metric, device from metric_hours order by metric") == [
+        ("cpu.utilization", ""),
+        ("gpu.utilization", "0"),
+    ]
+
+
+def test_a_day_of_another_even_interval_is_measured_by_its_own_beat(lake: Lake) -> None:
+    for day, step in ((2, 1), (3, 5), (4, 15)):
+        lake.samples(
+            MACHINE,
+            "gpu.utilization",
+            {
+                f"2026-09-0{day} {hour:02}:{minute:02}:00": 0.5
+                for hour in range(3)
+                for minute in range(0, 60, step)
+                if (day, hour) != (3, 2) or minute < 30  # half an hour lost
+            },
+        )
+    lake.build_metrics()
+    assert lake.rows("select hour::date::varchar, samples, expected from metric_hours order by hour") == [
+        *[("2026-09-02", 60, 60.0)] * 3,
+        *[("2026-09-03", 12, 12.0)] * 2,
+        ("2026-09-03", 6, 12.0),
+        *[("2026-09-04", 4, 4.0)] * 3,
+    ]
+
+
+def test_a_day_of_uneven_losses_keeps_the_beat_of_its_series(lake: Lake) -> None:
+    even = {f"2026-09-02 {hour:02}:{minute:02}:00": 0.5 for hour in range(6) for minute in range(0, 60, 5)}
+    uneven = {f"2026-09-03 01:{minute:02}:00": 0.5 for minute in (0, 5, 20, 25, 45, 55)}
+    lake.samples(MACHINE, "gpu.utilization", even | uneven).build_metrics()
+    assert lake.rows("select samples, expected from metric_hours where hour >= '2026-09-03'") == [(6, 12.0)]
+
+
 def test_portions_change_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for machine in range(5):
         lake.samples(
