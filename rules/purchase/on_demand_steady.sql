@@ -1,0 +1,175 @@
+/* rule
+id     = "purchase.on_demand_steady"
+title  = "Accelerator runs around the clock at the on-demand price"
+status = "stable"
+stage  = "buy"
+clouds = ["aws", "gcp", "azure"]
+exclusive_group = "purchase option"
+
+why = """
+On-demand buys the freedom to stop. A machine that never stops pays for it every hour; a commitment of one year costs less as
+soon as the machine runs more than 1 - discount of the hours, used or not."""
+
+savings  = "EffectiveCost of the on-demand hours less all hours of the window at the commitment price; the range reaches from a small discount to that of three years"
+blind_to = "whether the machine will still be wanted in a year; prices that fall within the term; a negotiated discount; idle hours, which other rules take first"
+
+references = [
+    "https://aws.amazon.com/savingsplans/compute-pricing/",
+    "https://cloud.google.com/compute/docs/instances/committed-use-discounts-overview",
+    "https://learn.microsoft.com/azure/cost-management-billing/reservations/save-compute-costs-reservations",
+]
+
+[needs]
+accelerator_hours = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "usage_kind", "hour", "machine_type", "accelerator_model", "accelerator_count", "accelerator_hours", "EffectiveCost", "committed_cost", "purchase_option", "standby"]
+charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
+
+[needs.optional]
+prices = ["provider", "RegionId", "machine_type", "price_kind", "low", "currency", "source", "as_of"]
+
+[parameters]
+discount       = { default = 0.30, unit = "ratio of the on-demand price", about = "of a one-year commitment where the prices do not tell" }
+discount_low   = { default = 0.15, unit = "ratio of the on-demand price", about = "the least of the range where the prices do not tell" }
+discount_high  = { default = 0.55, unit = "ratio of the on-demand price", about = "of a three-year commitment where the prices do not tell" }
+min_run_hours  = { default = 336, unit = "hours within the window", about = "two weeks; a shorter history does not show that a machine is steady" }
+
+[remedy.aws]
+summary  = "Cover what remains after idle and oversized machines are gone with a savings plan of one year, without upfront payment"
+commands = ["aws ce get-savings-plans-purchase-recommendation --savings-plans-type COMPUTE_SP --term-in-years ONE_YEAR --payment-option NO_UPFRONT --lookback-period-in-days THIRTY_DAYS"]
+risk     = "It is paid to its end whether the machine runs or not; newer generations may become cheaper meanwhile."
+effort   = "hours"
+
+[remedy.gcp]
+summary  = "Cover what remains after idle and oversized machines are gone with a committed use discount of one year for the machine's series"
+commands = ["gcloud recommender recommendations list --project {sub_account_id} --location {region_id} --recommender google.compute.commitment.UsageCommitmentRecommender"]
+risk     = "It is paid to its end whether the machine runs or not, is bound to series and region, and reserves no capacity."
+effort   = "hours"
+
+[remedy.azure]
+summary  = "Cover what remains after idle and oversized machines are gone with a reservation or savings plan of one year"
+commands = ["az consumption reservation recommendation list --scope Shared --look-back-period Last30Days --resource-type VirtualMachines"]
+risk     = "It is paid to its end whether the machine runs or not; a reservation can be exchanged within limits, a savings plan cannot."
+effort   = "hours"
+*/
+with running as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        max(SubAccountId) as SubAccountId,
+        max(RegionId) as RegionId,
+        max(machine_type) as machine_type,
+        max(accelerator_model) as accelerator_model,
+        sum(EffectiveCost - coalesce(committed_cost, 0)) as on_demand_cost,
+        (sum(accelerator_hours) / coalesce(nullif(max(accelerator_count), 0), 1))::double as run_hours,
+        bool_or(standby) as standby
+    from accelerator_hours
+    where
+        purchase_option = 'on_demand'
+        and usage_kind <> 'accelerator.reserved_unused'  -- a reservation is steady by nature; whether it is used is another question
+        and ResourceId is not null
+        and hour >= $window_start and hour < $window_end
+    group by provider, ResourceId, BillingCurrency
+),
+
+resource_cost as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        sum(EffectiveCost) as effective_cost
+    from charges
+    where day >= $window_start and day < $window_end
+    group by provider, ResourceId, BillingCurrency
+),
+
+machine_prices as (
+    select
+        provider,
+        RegionId,
+        lower(machine_type) as machine_type,
+        currency,
+        min(case when price_kind = 'on_demand' then low end)::double as on_demand,
+        min(case when price_kind = 'commit_1y' then low end)::double as commit_1y,
+        min(case when price_kind = 'commit_3y' then low end)::double as commit_3y,
+        max(source || ' ' || as_of) as price_source
+    from prices
+    where machine_type is not null
+    group by provider, RegionId, lower(machine_type), currency
+),
+
+-- a discount is a ratio, so it holds for a negotiated on-demand price too
+discounts as (
+    select
+        provider,
+        RegionId,
+        machine_type,
+        currency,
+        price_source,
+        1 - commit_1y / on_demand as discount,
+        greatest(1 - commit_1y / on_demand, 1 - coalesce(commit_3y, commit_1y) / on_demand) as discount_high
+    from machine_prices
+    where on_demand > 0 and commit_1y > 0 and commit_1y < on_demand
+),
+
+weighed as (
+    select
+        running.provider,
+        running.ResourceId,
+        running.BillingCurrency,
+        running.SubAccountId,
+        running.RegionId,
+        running.machine_type,
+        running.accelerator_model,
+        running.on_demand_cost,
+        running.run_hours,
+        running.standby,
+        resource_cost.effective_cost,
+        least(running.run_hours / $window_hours::double, 1) as run_share,
+        discounts.price_source,
+        discounts.discount is not null as is_priced,
+        coalesce(discounts.discount, $discount::double) as discount,
+        coalesce(discounts.discount, $discount_low::double) as discount_low,
+        coalesce(discounts.discount_high, $discount_high::double) as discount_high
+    from running
+    join resource_cost
+        on
+            running.provider = resource_cost.provider
+            and running.ResourceId = resource_cost.ResourceId
+            and running.BillingCurrency = resource_cost.BillingCurrency
+    left join discounts
+        on
+            running.provider = discounts.provider
+            and running.RegionId = discounts.RegionId
+            and lower(running.machine_type) = discounts.machine_type
+            and running.BillingCurrency = discounts.currency
+    where running.run_hours >= $min_run_hours and running.on_demand_cost > 0
+)
+
+select
+    provider,
+    ResourceId,
+    SubAccountId,
+    RegionId,
+    BillingCurrency,
+    effective_cost,
+    0 as committed_cost,
+    on_demand_cost * greatest(1 - (1 - discount) / run_share, 0)::decimal(9, 8) as avoidable_cost,
+    on_demand_cost * greatest(1 - (1 - discount_low) / run_share, 0)::decimal(9, 8) as avoidable_low,
+    on_demand_cost * greatest(1 - (1 - discount_high) / run_share, 0)::decimal(9, 8) as avoidable_high,
+    case when is_priced then 'medium' else 'low' end as confidence,
+    format(
+        '{} ran {:.0f} % of the hours on demand; a one-year commitment pays from {:.0f} %{}',
+        coalesce(machine_type, accelerator_model, 'it'),
+        100 * run_share,
+        100 * (1 - discount),
+        case when is_priced then '' else ', at a usual discount' end
+    ) as reason,
+    machine_type,
+    accelerator_model,
+    round(run_hours, 2) as run_hours,
+    round(discount, 4) as discount,
+    case when is_priced then price_source else 'default of the rule' end as price_source,
+    standby
+from weighed
+where run_share > 1 - discount
+order by avoidable_cost desc, ResourceId asc
