@@ -1,21 +1,29 @@
 """Which of the delivered bills count: every charge once.
 
-Sources that cover the same account and period are ranked and the best is taken, sub account by sub account; a delivery
-that is damaged counts as far as it could be read.
+Two deliveries may tell of the same charges: two exports of one account, one export delivered again, a bill beside an
+API's answer. What is compared is small: the sums of a delivery by account and by day of the bill's lines.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from auditor.records import DeliveryRecord
 
+UNKNOWN = "unknown"  # the billing account of a bill that names none
+# Answers of cost APIs: sums without resources, which stand in only where no bill is.
+_COARSE = ("aws-cost-explorer", "azure-query")
+
 
 @dataclass(frozen=True)
 class AccountTotal:
-    """One delivery's sums for one sub account of one billing period and currency, and how many rows they add up."""
+    """One delivery's sums for one sub account, billing period, currency and day, and how many rows they add up.
+
+    `bill_day` is the day on which the bill's lines begin, for GCP the day of their export; null where neither is known.
+    """
 
     billing_account_id: str
     sub_account_id: str | None
@@ -24,11 +32,12 @@ class AccountTotal:
     source_billed_cost: Decimal
     lake_billed_cost: Decimal
     rows: int
+    bill_day: str | None = None
 
 
 @dataclass(frozen=True)
 class Bill:
-    """One billing period of one delivery."""
+    """One billing period of one delivery and provider."""
 
     id: str
     provider: str
@@ -46,54 +55,128 @@ class Bill:
     messages: tuple[str, ...] = field(default=())
     is_damaged: bool = False
     is_whole: bool = True  # false where every file of the delivery breaks off: its invoice is not known
+    is_monthly: bool = False  # most lines cover more than a day, so that a line's day does not tell what it covers
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """Better sources rank higher: with resource ids, then net costs, then more rows; the name settles ties."""
-        return (self.has_resource_ids, self.is_net, self.rows, self.source)
+        return (not self.is_coarse, self.has_resource_ids, self.is_net, self.rows, self.source)
+
+    @property
+    def export(self) -> str:
+        """The source without the mark of a delivery that stands beside another one of the same export."""
+        return self.source.partition("#")[0]
+
+    @property
+    def is_coarse(self) -> bool:
+        return self.format.startswith(_COARSE)
+
+    @property
+    def counts_by_export(self) -> bool:
+        """Whether `bill_day` is the day of export: GCP's rows are appended and never restated."""
+        return self.format.startswith("gcp-")
+
+    @cached_property
+    def _days(self) -> dict[str | None, dict[str, int]]:
+        """Billing account (null: all of them) -> bill day -> rows."""
+        found: dict[str | None, dict[str, int]] = {None: {}}
+        for total in self.totals:
+            for account in (None, total.billing_account_id) if total.bill_day else ():
+                days = found.setdefault(account, {})
+                days[str(total.bill_day)] = days.get(str(total.bill_day), 0) + total.rows
+        return found
+
+    def days(self, billing_account_id: str | None = None) -> dict[str, int]:
+        """Rows by bill day, of one billing account or of all."""
+        return self._days.get(billing_account_id, {})
+
+    def covers(self, day: str | None, billing_account_id: str | None = None) -> bool:
+        """Whether the delivery speaks for a day: it has lines of it, or of both of its neighbours."""
+        if day is None or self.is_monthly:
+            return True
+        days = self.days(billing_account_id)
+        if day in days or self.counts_by_export:
+            return day in days
+        return _shifted(day, -1) in days and _shifted(day, 1) in days
+
+
+def _shifted(day: str, by: int) -> str:
+    return (date.fromisoformat(day) + timedelta(days=by)).isoformat()
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What counts: (delivery, sub account) pairs, and a note on every source that gives way to another."""
+    """What counts: whole (delivery, sub account) pairs, single days of others, and a note on all that gives way."""
 
     counted: frozenset[tuple[str, str | None]]
+    partly: frozenset[tuple[str, str | None, str | None]]
     notes: tuple[tuple[Bill, str], ...]
     primaries: tuple[tuple[Bill, str], ...]
 
+    def counts(self, bill: Bill, total: AccountTotal) -> bool:
+        pair = (bill.id, total.sub_account_id)
+        return pair in self.counted or (*pair, total.bill_day) in self.partly
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a delivery joins the live ones of its export and period: under which source, in whose place, or not at all."""
+
+    source: str
+    supersedes: tuple[Bill, ...] = ()
+    outdated_by: Bill | None = None
+
+
+def place(bill: Bill, live: Iterable[Bill]) -> Placement:
+    """A newer delivery replaces an older one, but for days that only the older one has: then both stay."""
+    rivals = [
+        other
+        for other in live
+        if (other.provider, other.export, other.billing_period) == (bill.provider, bill.export, bill.billing_period)
+    ]
+    for other in rivals:
+        if _is_newer(other, bill) and _speaks_for(other, bill):
+            return Placement(bill.source, outdated_by=other)
+    gone = tuple(other for other in rivals if not _is_newer(other, bill) and _speaks_for(bill, other))
+    taken = {other.source for other in rivals if other not in gone}
+    return Placement(f"{bill.export}#{bill.id[:20]}" if bill.export in taken else bill.export, gone)
+
+
+def _speaks_for(bill: Bill, other: Bill) -> bool:
+    return all(bill.covers(day) for day in other.days())
+
+
+def _is_newer(bill: Bill, other: Bill) -> bool:
+    """By delivery time where both have one, else by newest charge and rows; a damaged delivery outdates no sound one."""
+    if bill.is_damaged != other.is_damaged:
+        return other.is_damaged
+    if bill.delivered_at and other.delivered_at:
+        return bill.delivered_at > other.delivered_at
+    if bill.newest_charge and other.newest_charge and bill.newest_charge != other.newest_charge:
+        return bill.newest_charge > other.newest_charge
+    return bill.rows > other.rows
+
 
 def choose(bills: Sequence[Bill]) -> Choice:
-    """Takes each (billing account, sub account, period) from one source.
+    """Takes each day of each (billing account, sub account, period) from one source.
 
-    Azure's actual and amortized exports of one account are two halves of one source.
+    Azure's actual and amortized exports of one account are two halves of one bill and count both.
     """
-    counted: set[tuple[str, str | None]] = set()
-    notes: list[tuple[Bill, str]] = []
+    gave_way: dict[str, dict[tuple[str, str | None, str | None], Bill]] = {}
     primaries: list[tuple[Bill, str]] = []
-    for (_, account, period), group in _by_account(bills).items():
-        taken: dict[str | None, str] = {}
-        sides = _sides(group, account)
-        for side in sides:
-            gave_way = None
-            for bill in side:
-                for total in bill.totals:
-                    if total.billing_account_id != account:
-                        continue
-                    holder = taken.get(total.sub_account_id)
-                    if holder is None or any(holder == other.id for other in side):
-                        counted.add((bill.id, total.sub_account_id))
-                    else:
-                        gave_way = holder
-            for bill in side:
-                for total in bill.totals:
-                    if total.billing_account_id == account:
-                        taken.setdefault(total.sub_account_id, bill.id)
-            if gave_way is not None:
-                winner = next(bill for bill in group if bill.id == gave_way)
-                notes.extend((bill, f"not counted for account {account}, {period}: {_name(winner)} covers it {_why(winner, bill)}") for bill in side)
-        if len(sides) > 1:
-            primaries.extend((bill, f"primary for account {account}, {period}") for bill in sides[0])
-    return Choice(frozenset(counted), tuple(notes), tuple(primaries))
+    for (_, account, period), group in _by_account([bill for bill in bills if not bill.is_coarse]).items():
+        if account == UNKNOWN:
+            continue  # without an account nothing tells that two bills are about the same charges
+        for bill, unit, holder in _conflicts(group, account):
+            gave_way.setdefault(bill.id, {})[(account, *unit)] = holder
+        first = _ordered(group)[0]
+        if any(bill.id in gave_way for bill in group):
+            primaries.append((first, f"primary for account {account}, {period}"))
+    for bill, total, holder in _coarse_conflicts(bills):
+        gave_way.setdefault(bill.id, {})[(total.billing_account_id, total.sub_account_id, total.bill_day)] = holder
+    counted, partly = _counted(bills, gave_way)
+    notes = tuple(note for bill in bills if bill.id in gave_way for note in _notes(bill, gave_way[bill.id]))
+    return Choice(counted, partly, notes, tuple(primaries))
 
 
 def _by_account(bills: Iterable[Bill]) -> dict[tuple[str, str, str], list[Bill]]:
@@ -104,19 +187,118 @@ def _by_account(bills: Iterable[Bill]) -> dict[tuple[str, str, str], list[Bill]]
     return groups
 
 
-def _sides(group: Sequence[Bill], account: str) -> list[list[Bill]]:
-    """Alternatives for the same account and period, best first; an actual and an amortized export stand together."""
-    by_role: dict[str, list[Bill]] = {}
-    whole: list[list[Bill]] = []
-    for bill in sorted(group, key=lambda b: b.rank, reverse=True):
-        if bill.role in ("actual", "amortized"):
-            by_role.setdefault(bill.role, []).append(bill)
-        else:
-            whole.append([bill])
-    halves = [list(pair) for pair in zip(*by_role.values(), strict=False)] if len(by_role) == 2 else []
-    paired = {bill.id for half in halves for bill in half}
-    single = [[bill] for bills in by_role.values() for bill in bills if bill.id not in paired]
-    return sorted([*whole, *halves, *single], key=lambda side: (max(bill.rank for bill in side)), reverse=True)
+def _ordered(group: Sequence[Bill]) -> list[Bill]:
+    """Best export first, and of one export the newest delivery first."""
+    best: dict[str, tuple[Any, ...]] = {}
+    for bill in group:
+        best[bill.export] = max(best.get(bill.export, bill.rank), bill.rank)
+
+    def newness(bill: Bill) -> tuple[bool, str, str, int]:
+        return (not bill.is_damaged, str(bill.delivered_at or ""), str(bill.newest_charge or ""), bill.rows)
+
+    return sorted(group, key=lambda bill: (best[bill.export], newness(bill)), reverse=True)
+
+
+def _conflicts(group: Sequence[Bill], account: str) -> Iterator[tuple[Bill, tuple[str | None, str | None], Bill]]:
+    """(bill, (sub account, day), the bill that counts in its stead) for everything that must give way."""
+    ordered = _ordered(group)
+    subs = {
+        bill.id: {total.sub_account_id for total in bill.totals if total.billing_account_id == account}
+        for bill in ordered
+    }
+    lost: dict[str, set[tuple[str | None, str | None]]] = {bill.id: set() for bill in ordered}
+    for position, bill in enumerate(ordered):
+        units = {(total.sub_account_id, total.bill_day) for total in bill.totals if total.billing_account_id == account}
+        for sub, day in sorted(units, key=str):
+            for other in _rivals(bill, ordered, position, account, day):
+                holds = (
+                    sub in subs[other.id] and other.covers(day, account)
+                    if _comparable(bill, other)
+                    else sub in subs[other.id]
+                )
+                if holds and (sub, day) not in lost[other.id]:
+                    lost[bill.id].add((sub, day))
+                    yield bill, (sub, day), other
+                    break
+
+
+def _rivals(bill: Bill, ordered: Sequence[Bill], position: int, account: str, day: str | None) -> list[Bill]:
+    """The bills that come before this one for a day. Of two extracts of one GCP table the one with more rows of it does."""
+
+    def precedes(at: int, other: Bill) -> bool:
+        if not (bill.counts_by_export and other.format == bill.format) or day is None:
+            return at < position
+        mine, theirs = bill.days(account).get(day, 0), other.days(account).get(day, 0)
+        return theirs > mine or (theirs == mine and at < position)
+
+    return [
+        other
+        for at, other in enumerate(ordered)
+        if other is not bill and _same_side(bill, other) and precedes(at, other)
+    ]
+
+
+def _same_side(bill: Bill, other: Bill) -> bool:
+    """Whether the two tell of the same charges; an actual and an amortized export are halves of one bill."""
+    return bill.role is None or other.role is None or bill.role == other.role
+
+
+def _comparable(bill: Bill, other: Bill) -> bool:
+    return bill.counts_by_export == other.counts_by_export
+
+
+def _coarse_conflicts(bills: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTotal, Bill]]:
+    """What cost APIs say of sub accounts for which there is a bill; an answer without accounts speaks of all of them."""
+    full = [bill for bill in bills if not bill.is_coarse]
+    for bill in bills:
+        if not bill.is_coarse:
+            continue
+        for total in bill.totals:
+            named = total.sub_account_id
+            holder = next(
+                (
+                    other
+                    for other in full
+                    if other.provider == bill.provider
+                    and other.billing_period == bill.billing_period
+                    and (named is None or any(named in (t.sub_account_id, t.billing_account_id) for t in other.totals))
+                ),
+                None,
+            )
+            if holder is not None:
+                yield bill, total, holder
+
+
+def _counted(
+    bills: Sequence[Bill], gave_way: dict[str, dict[tuple[str, str | None, str | None], Bill]]
+) -> tuple[frozenset[tuple[str, str | None]], frozenset[tuple[str, str | None, str | None]]]:
+    whole: set[tuple[str, str | None]] = set()
+    partly: set[tuple[str, str | None, str | None]] = set()
+    for bill in bills:
+        lost = {(sub, day) for _, sub, day in gave_way.get(bill.id, {})}
+        units = {(total.sub_account_id, total.bill_day) for total in bill.totals}
+        broken = {sub for sub, _ in lost}
+        whole.update((bill.id, sub) for sub, _ in units if sub not in broken)
+        partly.update((bill.id, sub, day) for sub, day in units if sub in broken and (sub, day) not in lost)
+    return frozenset(whole), frozenset(partly)
+
+
+def _notes(bill: Bill, lost: dict[tuple[str, str | None, str | None], Bill]) -> Iterator[tuple[Bill, str]]:
+    """One sentence for each billing account and each bill that counts instead: all of the period, or which days."""
+    by_holder: dict[tuple[str, str], tuple[Bill, set[str]]] = {}
+    for (account, _, day), holder in lost.items():
+        by_holder.setdefault((account, holder.id), (holder, set()))[1].add(day or "")
+    for (account, _), (holder, days) in sorted(by_holder.items(), key=lambda item: item[0]):
+        everything = {day or "" for _, _, day in lost} >= {
+            total.bill_day or "" for total in bill.totals if total.billing_account_id == account
+        }
+        scope = bill.billing_period if everything else f"{_span(days)} of {bill.billing_period}"
+        yield bill, f"not counted for account {account}, {scope}: {_name(holder)} covers it {_why(holder, bill)}"
+
+
+def _span(days: set[str]) -> str:
+    named = sorted(day for day in days if day)
+    return f"{named[0]} to {named[-1]}" if len(named) > 1 else (named or ["undated lines"])[0]
 
 
 def _name(bill: Bill) -> str:
@@ -124,11 +306,23 @@ def _name(bill: Bill) -> str:
 
 
 def _why(winner: Bill, loser: Bill) -> str:
+    if loser.is_coarse:
+        return "line by line"
+    if winner.export == loser.export:
+        return "as the newer delivery" if not loser.is_damaged else "and is sound"
     if winner.has_resource_ids != loser.has_resource_ids:
         return "and has resource ids"
     if winner.is_net != loser.is_net:
         return "and has net costs"
     return f"with {winner.rows:,} rows against {loser.rows:,}"
+
+
+def with_note(bill: Bill, note: str) -> Bill:
+    return replace(bill, messages=(*bill.messages, note))
+
+
+def outdated_note(bill: Bill, newer: Bill) -> str:
+    return f"{bill.billing_period} is not counted: {newer.paths[0] if newer.paths else newer.source} is a newer export of the same"
 
 
 def to_summary(bill: Bill) -> dict[str, Any]:
@@ -141,8 +335,19 @@ def to_summary(bill: Bill) -> dict[str, Any]:
         "messages": list(bill.messages),
         "is_damaged": bill.is_damaged,
         "is_whole": bill.is_whole,
+        "is_monthly": bill.is_monthly,
         "totals": [
-            [t.billing_account_id, t.sub_account_id, t.billing_period, t.currency, str(t.source_billed_cost), str(t.lake_billed_cost), t.rows] for t in bill.totals
+            [
+                total.billing_account_id,
+                total.sub_account_id,
+                total.billing_period,
+                total.currency,
+                str(total.source_billed_cost),
+                str(total.lake_billed_cost),
+                total.rows,
+                total.bill_day,
+            ]
+            for total in bill.totals
         ],
     }
 
@@ -160,7 +365,9 @@ def from_record(record: DeliveryRecord) -> Bill:
         billing_period=record.billing_period,
         paths=tuple(summary["paths"]),
         rows=record.rows,
-        totals=tuple(AccountTotal(t[0], t[1], t[2], t[3], Decimal(t[4]), Decimal(t[5]), t[6]) for t in summary["totals"]),
+        totals=tuple(
+            AccountTotal(t[0], t[1], t[2], t[3], Decimal(t[4]), Decimal(t[5]), t[6], t[7]) for t in summary["totals"]
+        ),
         has_resource_ids=summary["has_resource_ids"],
         is_net=summary["is_net"],
         newest_charge=datetime.fromisoformat(newest) if newest else None,
@@ -168,4 +375,5 @@ def from_record(record: DeliveryRecord) -> Bill:
         messages=tuple(summary["messages"]),
         is_damaged=summary["is_damaged"],
         is_whole=summary["is_whole"],
+        is_monthly=summary["is_monthly"],
     )

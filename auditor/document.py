@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from auditor import money, render
+from auditor import money, render, series
 from auditor.bills import Bill, Choice
 from auditor.detect.rule import Rule
 from auditor.detect.run import DetectResult, RuleCoverage, Window
@@ -18,13 +18,6 @@ from auditor.landing import SourceReport
 
 SCHEMA_VERSION = "1.0"
 _SILENT = ("muted", "resolved")
-
-# What would bring samples of an accelerator, by where it runs.
-_TELEMETRY_STEPS = {
-    "aws": "install the CloudWatch agent with its nvidia_gpu section, or run dcgm-exporter and scrape it with Prometheus",
-    "gcp": "install the Ops Agent, which reports agent.googleapis.com/gpu, or enable DCGM metrics of the GKE cluster",
-    "azure": "run dcgm-exporter on the machine and scrape it with Managed Prometheus; Azure itself has no GPU metric for machines",
-}
 
 
 def text(amount: Decimal) -> str:
@@ -149,8 +142,8 @@ def _reconciliation(con: duckdb.DuckDBPyConnection, known: Sequence[Bill], choic
     A delivery of which every file breaks off has no total to compare with and is left out; its source says so.
     """
     paired = {
-        (row[0], row[1].strftime("%Y-%m"))
-        for row in con.execute("select SubAccountId, BillingPeriodStart from paired").fetchall()
+        (row[0], row[1].strftime("%Y-%m")): (row[2].isoformat(), row[3].isoformat())
+        for row in con.execute("select SubAccountId, BillingPeriodStart, first_day, last_day from paired").fetchall()
     }
     source: dict[tuple[str, str, str, str], Decimal] = defaultdict(Decimal)
     broken: set[str] = set()
@@ -159,9 +152,11 @@ def _reconciliation(con: duckdb.DuckDBPyConnection, known: Sequence[Bill], choic
             broken.add(bill.id)
             continue
         for total in bill.totals:
-            if (bill.id, total.sub_account_id) not in choice.counted:
+            if not choice.counts(bill, total):
                 continue
-            if bill.role == "amortized" and (total.sub_account_id, total.billing_period) in paired:
+            # Of days that both of Azure's exports have, the actual one says what was billed.
+            days = paired.get((total.sub_account_id, total.billing_period))
+            if bill.role == "amortized" and days and days[0] <= (total.bill_day or "") <= days[1]:
                 continue
             source[(bill.provider, total.billing_account_id, total.billing_period, total.currency)] += (
                 total.source_billed_cost
@@ -309,26 +304,35 @@ def build_extras(
     choice: Choice,
     max_data_age: int,
     now: datetime,
+    *,
+    parameters: Mapping[str, Mapping[str, object]] | None = None,
+    settings: Sequence[render.Setting] | None = None,
+    previous: render.PreviousRun | None = None,
+    mutes: Mapping[str, render.Mute] | None = None,
 ) -> render.Extras:
-    """The series that the report shows beside the document."""
+    """The series and texts that the report shows beside the document.
+
+    `parameters` is rule id -> parameter -> the value used in this run; without it the rules' own defaults hold.
+    """
+    used = parameters or {rule.id: {name: p.default for name, p in rule.parameters.items()} for rule in rules}
     return render.Extras(
-        daily_costs=_daily_costs(con),
-        gpu_by_day=_slices(con, "hour::date"),
-        gpu_by_owner=_slices(con, "owner"),
-        gpu_by_model=_slices(con, "accelerator_model"),
-        transfer_edges=_transfer_edges(con),
-        no_telemetry=_no_telemetry(con),
-        classification=_classification(con),
-        rule_texts={
-            rule.id: render.RuleText(
-                rule.title,
-                rule.why,
-                rule.savings,
-                rule.blind_to,
-                {name: {"value": p.default, "unit": p.unit, "about": p.about} for name, p in rule.parameters.items()},
-            )
-            for rule in rules
-        },
+        daily_costs=series.daily_costs(con),
+        history=series.history(con),
+        gpu_by_day=series.gpu_slices(con, "hour::date"),
+        gpu_by_owner=series.gpu_slices(con, "owner"),
+        gpu_by_model=series.gpu_slices(con, "accelerator_model"),
+        machine_days=series.machine_days(con),
+        week_hours=series.week_hours(con),
+        transfer_edges=series.transfer_edges(con),
+        transfer_payers=series.transfer_payers(con),
+        no_telemetry=series.no_telemetry(con),
+        classification=series.classification(con),
+        samples=series.samples(con, made["findings"], used),
+        account_names=series.account_names(con),
+        rule_texts={rule.id: _rule_text(rule, used.get(rule.id, {})) for rule in rules},
+        settings=tuple(settings) if settings is not None else None,
+        mutes=mutes or {},
+        previous=previous,
         source_notes=tuple(
             render.SourceNote(bill.paths[0] if bill.paths else bill.source, role, note)
             for role, notes in (("primary", choice.primaries), ("secondary", choice.notes))
@@ -340,56 +344,14 @@ def build_extras(
     )
 
 
-def _daily_costs(con: duckdb.DuckDBPyConnection) -> tuple[render.DailyCost, ...]:
-    rows = con.execute("""
-        select provider, SubAccountId, ServiceName, owner, day, BillingCurrency, sum(EffectiveCost)
-        from charges join audit_windows using (provider)
-        where day >= starts and day < ends
-        group by all order by all
-    """).fetchall()
-    return tuple(render.DailyCost(*row) for row in rows)
-
-
-def _slices(con: duckdb.DuckDBPyConnection, key: str) -> tuple[render.GpuSlice, ...]:
-    rows = con.execute(
-        f"select {key}, class, sum(accelerator_hours), sum(EffectiveCost), BillingCurrency from accelerator_hours group by all order by all"
-    ).fetchall()
-    return tuple(render.GpuSlice(*row) for row in rows)
-
-
-def _transfer_edges(con: duckdb.DuckDBPyConnection) -> tuple[render.TransferEdge, ...]:
-    rows = con.execute("""
-        select coalesce(from_region_id, RegionId), coalesce(to_region_id, case when usage_kind like '%internet%' then 'internet' end), usage_kind, sum(EffectiveCost), BillingCurrency
-        from transfers join audit_windows using (provider)
-        where day >= starts and day < ends
-        group by all having sum(EffectiveCost) > 0 order by 4 desc
-    """).fetchall()
-    return tuple(render.TransferEdge(*row) for row in rows)
-
-
-def _no_telemetry(con: duckdb.DuckDBPyConnection) -> tuple[render.NoTelemetry, ...]:
-    rows = con.execute("""
-        select ResourceId, any_value(machine_type), sum(EffectiveCost), BillingCurrency, provider
-        from accelerator_hours
-        where ResourceId is not null
-        group by ResourceId, BillingCurrency, provider
-        having count(*) filter (where class <> 'no_telemetry') = 0
-        order by 3 desc
-    """).fetchall()
-    unknown = "send samples of gpu.utilization for it as a metrics table"
-    return tuple(
-        render.NoTelemetry(row[0], row[1], row[2], row[3], _TELEMETRY_STEPS.get(row[4], unknown)) for row in rows
-    )
-
-
-def _classification(con: duckdb.DuckDBPyConnection) -> tuple[render.Classification, ...]:
-    rows = con.execute("""
-        select coalesce(sum(EffectiveCost) filter (where usage_kind = 'other' or usage_kind is null), 0), sum(EffectiveCost), BillingCurrency
-        from charges join audit_windows using (provider)
-        where day >= starts and day < ends
-        group by BillingCurrency order by 2 desc
-    """).fetchall()
-    return tuple(render.Classification(*row) for row in rows)
+def _rule_text(rule: Rule, used: Mapping[str, object]) -> render.RuleText:
+    parameters = {}
+    for name, parameter in rule.parameters.items():
+        value = used.get(name, parameter.default)
+        parameters[name] = {"value": value, "unit": parameter.unit, "about": parameter.about}
+        if value != parameter.default:
+            parameters[name]["default"] = parameter.default
+    return render.RuleText(rule.title, rule.why, rule.savings, rule.blind_to, parameters)
 
 
 def _notices(

@@ -75,6 +75,7 @@ CHARGE_COLUMNS: dict[str, str] = {
     "x_FromLocation": "VARCHAR",  # sending region, as written
     "x_ToLocation": "VARCHAR",  # receiving region, as written
     "x_TransferType": "VARCHAR",  # AWS product transfer type
+    "x_CommitmentDiscountEnd": "TIMESTAMP",  # AWS end time of the savings plan or reservation
     "x_SubscriptionId": "VARCHAR",  # GCP subscription.instance_id
     "x_CostBasis": "VARCHAR",  # Azure: actual, amortized, or null where one row bears both costs
     "BilledCost": MONEY,
@@ -123,6 +124,7 @@ DERIVED_COLUMNS: dict[str, str] = {
     "standby": "BOOLEAN",
     "source_rows": "BIGINT",
     "delivery_id": "VARCHAR",
+    "bill_day": "DATE",  # day the bill's line begins, for GCP the day of its export: what overlapping deliveries share
 }
 
 LAKE_CHARGE_COLUMNS: dict[str, str] = {**CHARGE_COLUMNS, **DERIVED_COLUMNS}

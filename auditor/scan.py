@@ -14,20 +14,17 @@ import duckdb
 
 from auditor import bills, document
 from auditor.assets import room
-from auditor.bills import AccountTotal, Bill
+from auditor.bills import Bill
 from auditor.collect.local import gather
 from auditor.detect.rule import Rule, load_rules
 from auditor.detect.run import DetectResult, Window, detect
-from auditor.errors import LakeError, SettingsError, SourceError
+from auditor.errors import LakeError, SettingsError
+from auditor.intake import take_bills
 from auditor.lake import marts, store
 from auditor.landing import Recognised, SourceReport
 from auditor.normalise import flows, inventory, telemetry
-from auditor.normalise.billing import deliveries, manifests
-from auditor.normalise.billing.deliveries import Delivery
-from auditor.normalise.billing.ingest import Ingested, delivery_id, ingest
 from auditor.normalise.recognise import Sorted, sort_files
 from auditor.progress import Progress, step
-from auditor.records import DeliveryRecord, LakeFileRecord
 from auditor.settings import Settings
 from auditor.state import State
 
@@ -143,14 +140,14 @@ def _run(
         SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason)
         for unread in found.unread
     ]
-    reports += _take_bills(request, found, con, state, run_id, data_dir, spool, progress)
+    reports += take_bills(found, con, state, run_id, data_dir, spool, request.settings.tags.settings(), progress)
     reports += _take_observations(found, con, progress)
     known = [bills.from_record(record) for record in state.deliveries() if record.identities]
     choice = bills.choose(known)
     _note_choice(reports, choice)
     with step(progress, "Building the marts"):
         store.load(con, data_dir, state.live_files())
-        store.keep_counted(con, choice.counted)
+        store.keep_counted(con, choice.counted, choice.partly)
         store.pair_azure_costs(con)
         windows = _windows(con, request, known)
         audit = request.settings.audit
@@ -179,203 +176,6 @@ def _run(
     )
     log.info("run finished run=%s status=%s findings=%d", run_id, status, len(findings))
     return ScanResult(run_id, made, extras, exit_status)
-
-
-def _take_bills(
-    request: ScanRequest,
-    found: Sorted,
-    con: duckdb.DuckDBPyConnection,
-    state: State,
-    run_id: str,
-    data_dir: Path,
-    spool: Path,
-    progress: Progress,
-) -> list[SourceReport]:
-    """Takes in every delivery that is new; each stands or falls on its own."""
-    tags = request.settings.tags.settings()
-    parsed = [manifests.parse(file) for file in found.recognised if file.kind == "manifest"]
-    billing = [file for file in found.recognised if file.kind == "billing"]
-    current, outdated = deliveries.group(billing, parsed)
-    reports = [
-        SourceReport(
-            old.delivery.provider,
-            "billing",
-            old.delivery.format,
-            old.delivery.names,
-            len(old.delivery.files),
-            0,
-            _periods(old.delivery),
-            "skipped",
-            old.reason,
-        )
-        for old in outdated
-    ]
-    with step(progress, "Reading the bills", sum(file.file.size for delivery in current for file in delivery.files)):
-        taken: list[tuple[Delivery, list[Bill]]] = []
-        for delivery in current:
-            try:
-                taken.append(
-                    (
-                        delivery,
-                        _take_delivery(
-                            con,
-                            state,
-                            run_id,
-                            data_dir,
-                            spool,
-                            delivery,
-                            delivery_id(delivery, found.digests, tags),
-                            tags,
-                        ),
-                    )
-                )
-            except SourceError as error:
-                reports.append(
-                    SourceReport(
-                        delivery.provider,
-                        "billing",
-                        delivery.format,
-                        delivery.names,
-                        len(delivery.files),
-                        0,
-                        _periods(delivery),
-                        "failed",
-                        str(error),
-                    )
-                )
-            progress.advance(sum(file.file.size for file in delivery.files))
-    reports += [_report_bill(delivery, made) for delivery, made in taken]
-    return reports
-
-
-def _periods(delivery: Delivery) -> list[str]:
-    return [delivery.period] if delivery.period else []
-
-
-def _take_delivery(
-    con: duckdb.DuckDBPyConnection,
-    state: State,
-    run_id: str,
-    data_dir: Path,
-    spool: Path,
-    delivery: Delivery,
-    id_: str,
-    tags: Any,
-) -> list[Bill]:
-    """The delivery's billing periods, read now or known from an earlier run with the very same content."""
-    known = [record for record in state.deliveries(status=None) if record.digest == id_]
-    if known and all(record.status == "live" for record in known):
-        return [bills.from_record(record) for record in known]
-    ingested = ingest(con, delivery, id_, spool, tags, lambda text: log.info("delivery read %s", text))
-    made = [_bill(ingested, period) for period in ingested.periods]
-    for bill in made:
-        _commit(con, state, run_id, data_dir, ingested, bill, id_)
-    con.execute(f"drop table {ingested.charges}")
-    con.execute(f"drop table {ingested.hourly}")
-    return made
-
-
-def _bill(ingested: Ingested, period: str) -> Bill:
-    totals = tuple(
-        AccountTotal(
-            t.billing_account_id,
-            t.sub_account_id,
-            t.billing_period,
-            t.currency,
-            t.source_billed_cost,
-            t.lake_billed_cost,
-            t.source_rows,
-        )
-        for t in ingested.totals
-        if t.billing_period == period
-    )
-    account = totals[0].billing_account_id if totals else "unknown"
-    delivery = ingested.delivery
-    return Bill(
-        id=f"{ingested.id}-{period}",  # as the charges' delivery_id
-        provider=ingested.provider,
-        source=f"{ingested.provider}/{account}/{delivery.source}",
-        format=delivery.format,
-        role=ingested.role,
-        billing_period=period,
-        paths=tuple(delivery.names),
-        rows=sum(total.rows for total in totals),
-        totals=totals,
-        has_resource_ids=ingested.has_resource_ids,
-        is_net=ingested.is_net,
-        newest_charge=ingested.newest_charge,
-        delivered_at=delivery.time,
-        messages=ingested.messages,
-        is_damaged=ingested.is_damaged,
-        is_whole=ingested.is_whole,
-    )
-
-
-def _commit(
-    con: duckdb.DuckDBPyConnection,
-    state: State,
-    run_id: str,
-    data_dir: Path,
-    ingested: Ingested,
-    bill: Bill,
-    digest: str,
-) -> None:
-    """Writes one period's files and makes them live, unless a newer delivery of the same source and period is."""
-    live = state.known_delivery(bill.source, bill.billing_period)
-    if live is not None and live.identities and _is_newer(bills.from_record(live), bill):
-        log.info("delivery is older than the live one source=%s period=%s", bill.source, bill.billing_period)
-        return
-    files: list[LakeFileRecord] = store.write_delivery(
-        con,
-        data_dir,
-        charges=ingested.charges,
-        hourly=ingested.hourly,
-        provider=bill.provider,
-        source=bill.source,
-        delivery_id=bill.id,
-        billing_period=bill.billing_period,
-    )
-    record = DeliveryRecord(
-        id=bill.id,
-        provider=bill.provider,
-        source=bill.source,
-        billing_account_id=bill.totals[0].billing_account_id if bill.totals else None,
-        format=bill.format,
-        role=bill.role,
-        billing_period=bill.billing_period,
-        digest=digest,
-        fingerprint=(),
-        delivered_at=bill.delivered_at,
-        rows=bill.rows,
-        identities=bills.to_summary(bill),
-        status="live",
-    )
-    state.commit_delivery(run_id, record, files)
-
-
-def _is_newer(live: Bill, bill: Bill) -> bool:
-    """Whether the live delivery is newer: by delivery time where both have one, else by newest charge and rows."""
-    if live.delivered_at and bill.delivered_at:
-        return live.delivered_at > bill.delivered_at
-    if live.newest_charge and bill.newest_charge and live.newest_charge != bill.newest_charge:
-        return live.newest_charge > bill.newest_charge
-    return live.rows > bill.rows
-
-
-def _report_bill(delivery: Delivery, made: Sequence[Bill]) -> SourceReport:
-    messages = list(dict.fromkeys(message for bill in made for message in bill.messages))
-    damaged = any(bill.is_damaged for bill in made)
-    return SourceReport(
-        provider=made[0].provider if made else delivery.provider,
-        kind="billing",
-        format=delivery.format,
-        paths=delivery.names,
-        files=len(delivery.files),
-        rows=sum(bill.rows for bill in made),
-        billing_periods=[bill.billing_period for bill in made],
-        status="failed" if damaged else "ok",
-        message="; ".join(messages) or (None if made else "the export has no rows: no data, not zero spend"),
-    )
 
 
 def _take_observations(found: Sorted, con: duckdb.DuckDBPyConnection, progress: Progress) -> list[SourceReport]:

@@ -48,7 +48,15 @@ def default_memory_limit() -> str:
 
 
 def write_delivery(
-    con: duckdb.DuckDBPyConnection, data_dir: Path, *, charges: str, hourly: str, provider: str, source: str, delivery_id: str, billing_period: str
+    con: duckdb.DuckDBPyConnection,
+    data_dir: Path,
+    *,
+    charges: str,
+    hourly: str,
+    provider: str,
+    source: str,
+    delivery_id: str,
+    billing_period: str,
 ) -> list[LakeFileRecord]:
     """Writes one billing period of a delivery's tables; the files are not live until the state says so.
 
@@ -63,10 +71,12 @@ def write_delivery(
     for table, query in selections.items():
         folder = f"lake/{table}/provider={_safe(provider)}/billing_period={billing_period}"
         path = data_dir / folder / f"{delivery_id}.parquet"
-        where = f"{'and' if ' where ' in query else 'where'} strftime(BillingPeriodStart, '%Y-%m') = '{billing_period}'"
+        where = f"{'and' if ' where ' in query else 'where'} delivery_id = ?"
         ordered = ", ".join(f'"{name}"' for name in TABLES[table])
-        rows = _write(con, f"select {ordered} from ({query} {where}) order by ResourceId, day", path)
-        files.append(LakeFileRecord(table, f"{folder}/{path.name}", provider, source, billing_period, rows, delivery_id))
+        rows = _write(con, f"select {ordered} from ({query} {where}) order by ResourceId, day", path, [delivery_id])
+        files.append(
+            LakeFileRecord(table, f"{folder}/{path.name}", provider, source, billing_period, rows, delivery_id)
+        )
     return files
 
 
@@ -74,17 +84,22 @@ def _safe(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:60] or "unknown"
 
 
-def _write(con: duckdb.DuckDBPyConnection, query: str, path: Path) -> int:
+def _write(con: duckdb.DuckDBPyConnection, query: str, path: Path, parameters: list[str]) -> int:
     part = path.with_suffix(f".{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = con.execute(f"copy ({query}) to '{str(part).replace(chr(39), chr(39) * 2)}' (format parquet, compression zstd, compression_level 1)").fetchone()
+        found = con.execute(
+            f"copy ({query}) to '{str(part).replace(chr(39), chr(39) * 2)}' (format parquet, compression zstd, compression_level 1)",
+            parameters,
+        ).fetchone()
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)
     except (OSError, duckdb.IOException) as error:
         part.unlink(missing_ok=True)
-        raise LakeError(f"{path.parent} cannot be written: {str(error).splitlines()[0]}; free some space or choose another --data-dir") from error
+        raise LakeError(
+            f"{path.parent} cannot be written: {str(error).splitlines()[0]}; free some space or choose another --data-dir"
+        ) from error
     return int(found[0]) if found else 0
 
 
@@ -97,11 +112,16 @@ def load(con: duckdb.DuckDBPyConnection, data_dir: Path, files: Sequence[LakeFil
         paths = [str(data_dir / file.path) for file in files if file.table == table]
         missing = [path for path in paths if not Path(path).is_file()]
         if missing:
-            raise LakeError(f"{missing[0]} is missing from the lake; scan the bills again with another --data-dir, or restore the file")
+            raise LakeError(
+                f"{missing[0]} is missing from the lake; scan the bills again with another --data-dir, or restore the file"
+            )
         selected = ", ".join(f'"{name}"' for name in columns)
         create_empty(con, table, columns)
         if paths:
-            con.execute(f"insert into {table} by name select {selected} from read_parquet(?, union_by_name=true, hive_partitioning=false)", [paths])
+            con.execute(
+                f"insert into {table} by name select {selected} from read_parquet(?, union_by_name=true, hive_partitioning=false)",
+                [paths],
+            )
     for table, columns in OBSERVED.items():
         create_empty(con, table, columns, replace=False)
 
@@ -111,34 +131,55 @@ def create_empty(con: duckdb.DuckDBPyConnection, table: str, columns: dict[str, 
     con.execute(f"create {'or replace table' if replace else 'table if not exists'} {table} ({listed})")
 
 
-def keep_counted(con: duckdb.DuckDBPyConnection, counted: Iterable[tuple[str, str | None]]) -> None:
-    """Leaves of the loaded charges those of the given (delivery id, SubAccountId); the rest is covered by another source."""
+def keep_counted(
+    con: duckdb.DuckDBPyConnection,
+    counted: Iterable[tuple[str, str | None]],
+    partly: Iterable[tuple[str, str | None, str | None]] = (),
+) -> None:
+    """Leaves of the loaded charges what counts; the rest is covered by another source.
+
+    `counted` are whole (delivery id, SubAccountId) pairs, `partly` single (delivery id, SubAccountId, bill_day).
+    """
     import json
 
-    pairs = json.dumps([{"delivery": delivery, "account": account} for delivery, account in counted])
+    whole = json.dumps([{"delivery": delivery, "account": account} for delivery, account in counted])
+    days = json.dumps([{"delivery": delivery, "account": account, "day": day} for delivery, account, day in partly])
     con.execute(
         """create or replace temp table counted as
         select unnest(from_json(?, '[{"delivery":"VARCHAR","account":"VARCHAR"}]'), recursive := true)""",
-        [pairs],
+        [whole],
+    )
+    con.execute(
+        """create or replace temp table counted_days as
+        select unnest(from_json(?, '[{"delivery":"VARCHAR","account":"VARCHAR","day":"DATE"}]'), recursive := true)""",
+        [days],
     )
     for table in TABLES:
         con.execute(
             f"""delete from {table} as t where not exists (
                 select 1 from counted where counted.delivery = t.delivery_id and counted.account is not distinct from t.SubAccountId
+            ) and not exists (
+                select 1 from counted_days as d
+                where d.delivery = t.delivery_id and d.account is not distinct from t.SubAccountId and d.day is not distinct from t.bill_day
             )"""
         )
 
 
 def pair_azure_costs(con: duckdb.DuckDBPyConnection) -> None:
-    """Takes BilledCost from actual and EffectiveCost from amortized rows where a subscription's period has both.
+    """Takes BilledCost from actual and EffectiveCost from amortized rows on the days of which a subscription has both.
 
     Quantities are taken once as well, from the amortized rows: what only the actual export has are purchases.
     """
     con.execute("""
         create or replace temp table paired as
-        select SubAccountId, BillingPeriodStart from charges
+        select
+            SubAccountId,
+            BillingPeriodStart,
+            greatest(min(bill_day) filter (where x_CostBasis = 'actual'), min(bill_day) filter (where x_CostBasis = 'amortized')) as first_day,
+            least(max(bill_day) filter (where x_CostBasis = 'actual'), max(bill_day) filter (where x_CostBasis = 'amortized')) as last_day
+        from charges
         where x_CostBasis in ('actual', 'amortized')
-        group by all having count(distinct x_CostBasis) = 2
+        group by SubAccountId, BillingPeriodStart having count(distinct x_CostBasis) = 2
     """)
     for table in TABLES:
         con.execute(f"""
@@ -151,26 +192,53 @@ def pair_azure_costs(con: duckdb.DuckDBPyConnection) -> None:
                 PricingQuantity = case when x_CostBasis = 'actual' and ChargeCategory <> 'Purchase' then null else PricingQuantity end
             from paired
             where paired.SubAccountId is not distinct from t.SubAccountId and paired.BillingPeriodStart = t.BillingPeriodStart
-                and t.x_CostBasis is not null
+                and t.x_CostBasis is not null and t.bill_day between first_day and last_day
         """)
         _merge(con, table)
 
 
 def _merge(con: duckdb.DuckDBPyConnection, table: str) -> None:
     """One row for what the two exports say of the same charge."""
-    measures = {"BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "ConsumedQuantity", "PricingQuantity", "CommitmentDiscountQuantity", "source_rows"}
+    measures = {
+        "BilledCost",
+        "EffectiveCost",
+        "ListCost",
+        "ContractedCost",
+        "ConsumedQuantity",
+        "PricingQuantity",
+        "CommitmentDiscountQuantity",
+        "source_rows",
+    }
     columns = TABLES[table]
     # What each export writes in its own way must not keep the two halves of one charge apart.
-    loose = {"delivery_id", "x_CostBasis", "ChargeDescription", "InvoiceId", "ListUnitPrice", "ContractedUnitPrice"}
+    loose = {
+        "delivery_id",
+        "bill_day",
+        "x_CostBasis",
+        "ChargeDescription",
+        "InvoiceId",
+        "ListUnitPrice",
+        "ContractedUnitPrice",
+    }
     select = ", ".join(
-        f'sum("{name}")::{kind} as "{name}"' if name in measures else f'max("{name}") as "{name}"' if name in loose else f'"{name}"' for name, kind in columns.items()
+        f'sum("{name}")::{kind} as "{name}"'
+        if name in measures
+        else f'max("{name}") as "{name}"'
+        if name in loose
+        else f'"{name}"'
+        for name, kind in columns.items()
     )
     keys = ", ".join(f'"{name}"' for name in columns if name not in measures and name not in loose)
+    both = f"""x_CostBasis is not null and exists (
+        select 1 from paired
+        where paired.SubAccountId is not distinct from {table}.SubAccountId and paired.BillingPeriodStart = {table}.BillingPeriodStart
+            and {table}.bill_day between first_day and last_day
+    )"""
     con.execute(f"""
         create or replace temp table merged as
         select {select} from {table}
-        where x_CostBasis is not null and (SubAccountId, BillingPeriodStart) in (select (SubAccountId, BillingPeriodStart) from paired)
+        where {both}
         group by {keys}
     """)
-    con.execute(f"delete from {table} where x_CostBasis is not null and (SubAccountId, BillingPeriodStart) in (select (SubAccountId, BillingPeriodStart) from paired)")
+    con.execute(f"delete from {table} where {both}")
     con.execute(f"insert into {table} by name select * from merged")

@@ -67,6 +67,7 @@ def keys(source: Source) -> dict[str, str]:
         "transfer_type": _product(source, "producttransfertype", "transfer_type"),
         "reservation": text("reservationreservationarn"),
         "savings_plan": text("savingsplansavingsplanarn"),
+        "commitment_end": source.time("savingsplanendtime", "reservationendtime"),
         "capacity_reservation": text("capacityreservationcapacityreservationarn"),
         "capacity_status": text("capacityreservationcapacityreservationstatus"),
     }
@@ -84,10 +85,15 @@ def measures(source: Source, *, net: bool) -> dict[str, str]:
         "on_demand": source.money("pricingpubliconDemandcost".lower()),
         "contracted": f"coalesce({source.money('lineitemunblendedcost')}, 0)",
         "reservation_effective": money("reservationeffectivecost", "reservationneteffectivecost"),
-        "reservation_unused": money("reservationunusedamortizedupfrontfeeforbillingperiod", "reservationnetunusedamortizedupfrontfeeforbillingperiod")
+        "reservation_unused": money(
+            "reservationunusedamortizedupfrontfeeforbillingperiod",
+            "reservationnetunusedamortizedupfrontfeeforbillingperiod",
+        )
         + " + "
         + money("reservationunusedrecurringfee", "reservationnetunusedrecurringfee"),
-        "savings_plan_effective": money("savingsplansavingsplaneffectivecost", "savingsplannetsavingsplaneffectivecost"),
+        "savings_plan_effective": money(
+            "savingsplansavingsplaneffectivecost", "savingsplannetsavingsplaneffectivecost"
+        ),
         "savings_plan_unused": f"coalesce({source.money('savingsplantotalcommitmenttodate')}, 0) - coalesce({source.money('savingsplanusedcommitment')}, 0)",
         "quantity": source.quantity("lineitemusageamount"),
     }
@@ -110,9 +116,15 @@ def _tags(source: Source) -> str:
         return "case when cardinality(resourcetags) > 0 then to_json(resourcetags)::varchar end"
     if kind:
         return "case when resourcetags like '{%' and length(resourcetags) > 2 then resourcetags end"
-    tags = [(name, header.partition("/")[2]) for name, header in source.headers.items() if name.startswith("resourcetags/")]
+    tags = [
+        (name, header.partition("/")[2]) for name, header in source.headers.items() if name.startswith("resourcetags/")
+    ]
     # A legacy report in Parquet or Athena spelling has lost the slash: resource_tags_user_team.
-    tags += [(name, header[len("resource_tags_") :]) for name, header in source.headers.items() if header.lower().startswith("resource_tags_")]
+    tags += [
+        (name, header[len("resource_tags_") :])
+        for name, header in source.headers.items()
+        if header.lower().startswith("resource_tags_")
+    ]
     if not tags:
         return "null::varchar"
     entries = ", ".join(f"{{'k': {literal(key)}, 'v': nullif({quote(name)}, '')}}" for name, key in tags)
@@ -215,6 +227,7 @@ select
         else 'Reserved Instance'
     end as CommitmentDiscountType,
     null as CommitmentDiscountUnit,
+    case when part <> 'negation' then commitment_end end as x_CommitmentDiscountEnd,
     capacity_reservation as CapacityReservationId,
     case
         when capacity_reservation is null then null
@@ -288,6 +301,7 @@ select
     start_at,
     end_at,
     hourly,
+    bill_day,
     case when part = 'unused' or (part = 'negation' and kind <> 'SavingsPlanNegation') then 0 else source_rows end as source_rows
 from priced
 where part <> 'unused' or effective <> 0

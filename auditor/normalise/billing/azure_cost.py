@@ -6,6 +6,8 @@ period has both exports, the lake takes BilledCost from the actual and Effective
 
 from collections.abc import Mapping
 
+import duckdb
+
 from auditor.normalise.billing.source import Source, literal
 
 PROVIDER = "azure"
@@ -30,13 +32,19 @@ def keys(source: Source) -> dict[str, str]:
     date = source.time(*_DATE)
     period = source.time("billingperiodstartdate", "billingperiodstart")
     # EA names the enrolment, MCA the billing profile; pay-as-you-go has neither, so the subscription stands for it.
-    account = f"lower({text('billingprofileid')})" if source.has("costinpricingcurrency", "previousinvoiceid") else text("billingaccountid", "billingprofileid")
+    account = (
+        f"lower({text('billingprofileid')})"
+        if source.has("costinpricingcurrency", "previousinvoiceid")
+        else text("billingaccountid", "billingprofileid")
+    )
     subscription = f"lower(regexp_replace({text(*_SUBSCRIPTION)}, '(?i)^/subscriptions/', ''))"
     return {
         "start_at": date,
         "period_start": f"coalesce(date_trunc('month', {period}), date_trunc('month', {date}))",
         "payer": f"coalesce({account}, {subscription})",
-        "payer_name": text("billingprofilename", "billingaccountname") if source.has("costinpricingcurrency") else text("billingaccountname"),
+        "payer_name": text("billingprofilename", "billingaccountname")
+        if source.has("costinpricingcurrency")
+        else text("billingaccountname"),
         "account": subscription,
         "account_name": text("subscriptionname"),
         "currency": f"coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX')",
@@ -193,20 +201,35 @@ select
     start_at,
     start_at + interval 1 day as end_at,
     coalesce(regexp_matches(size, {literal(_ACCELERATOR_SIZE)}) or consumed_service ilike 'microsoft.machinelearning%', false) as hourly,
+    bill_day,
     source_rows
 from typed
 """
 
 
-# What in the rows themselves tells an amortized export from an actual one.
-BASIS = """
-select
-    count(*) filter (
-        where lower(charge_type) in ('unusedreservation', 'unusedsavingsplan')
-        or (lower(coalesce(charge_type, 'usage')) = 'usage' and lower(model) in ('reservation', 'savingsplan') and cost <> 0)
-    ) as amortized,
-    count(*) filter (
-        where lower(charge_type) in ('purchase', 'refund') and lower(model) in ('reservation', 'savingsplan')
-    ) as actual
-from {table}
-"""
+def basis(con: duckdb.DuckDBPyConnection, source: Source) -> str | None:
+    """Whether the rows are actual or amortized costs, from what only one of them has; null where nothing tells.
+
+    Amortized: unused commitments, or a cost on usage that a commitment covers. Actual: a commitment's purchase, or
+    covered usage at no cost.
+    """
+    kind, model = (
+        f"lower(coalesce({source.text('chargetype')}, 'usage'))",
+        f"lower(coalesce({source.text('pricingmodel')}, ''))",
+    )
+    committed = f"{model} in ('reservation', 'savingsplan')"
+    cost = source.money(*COST)
+    found = con.execute(f"""
+        select
+            count(*) filter (where {kind} in ('unusedreservation', 'unusedsavingsplan')),
+            count(*) filter (where {kind} = 'usage' and {committed} and {cost} <> 0),
+            count(*) filter (where {kind} = 'usage' and {committed} and {cost} = 0),
+            count(*) filter (where {kind} in ('purchase', 'refund') and {committed})
+        from {source.relation}
+    """).fetchone()
+    unused, covered, free, purchases = found or (0, 0, 0, 0)
+    if purchases and not unused and not covered:
+        return "actual"
+    if purchases:
+        return None
+    return "amortized" if unused or covered else "actual" if free else None

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from auditor.landing import Recognised, Shape
@@ -11,7 +11,9 @@ from auditor.normalise.billing.manifests import Manifest
 from auditor.normalise.billing.source import canonical
 
 _GUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
-_PERIOD = re.compile(r"^(billing_?period=)?\d{4}-?\d{2}(-?\d{2})?([-_]\d{8}|[-_]\d{4}-?\d{2}(-?\d{2})?)?$", re.IGNORECASE)
+_PERIOD = re.compile(
+    r"^(billing_?period=)?\d{4}-?\d{2}(-?\d{2})?([-_]\d{8}|[-_]\d{4}-?\d{2}(-?\d{2})?)?$", re.IGNORECASE
+)
 _RUN = re.compile(r"^(\d{4})-?(\d{2})-?(\d{2})[T_-]?(\d{2}):?(\d{2}):?(\d{2})?", re.IGNORECASE)
 
 
@@ -34,7 +36,7 @@ class Delivery:
     period: str | None = None
     missing: tuple[str, ...] = ()
     expected_rows: int | None = None
-    superseded: tuple["Superseded", ...] = field(default=(), compare=False)
+    is_listed: bool = False  # a manifest says which files belong to it
 
     @property
     def names(self) -> list[str]:
@@ -58,7 +60,9 @@ def group(files: Sequence[Recognised], manifests: Iterable[Manifest]) -> tuple[l
     rest: list[Delivery] = []
     for delivery in _by_folder(loose):
         if delivery.family == "cur" and _export_folder(delivery.names[0]) in outdated_exports:
-            outdated.append(Superseded(delivery, "no manifest of its export lists these files: they belong to an earlier assembly"))
+            outdated.append(
+                Superseded(delivery, "no manifest of its export lists these files: they belong to an earlier assembly")
+            )
         else:
             rest.append(delivery)
     return kept + rest, outdated
@@ -101,6 +105,7 @@ def _by_manifest(files: Sequence[Recognised], manifests: list[Manifest]) -> tupl
                 period=manifest.period,
                 missing=missing,
                 expected_rows=manifest.rows,
+                is_listed=True,
             )
         )
     return deliveries, listed
@@ -125,7 +130,9 @@ def _newest(deliveries: list[Delivery]) -> tuple[list[Delivery], list[Superseded
     """Of several manifests of one export and period the newest counts: by time, for AWS the one in the period's folder."""
     by_key: dict[tuple[object, ...], list[Delivery]] = {}
     for delivery in deliveries:
-        by_key.setdefault((delivery.provider, delivery.source, delivery.role, delivery.period, _account_folder(delivery)), []).append(delivery)
+        by_key.setdefault(
+            (delivery.provider, delivery.source, delivery.role, delivery.period, _account_folder(delivery)), []
+        ).append(delivery)
     kept: list[Delivery] = []
     outdated: list[Superseded] = []
     for group_ in by_key.values():
@@ -136,7 +143,9 @@ def _newest(deliveries: list[Delivery]) -> tuple[list[Delivery], list[Superseded
         newest = max(group_, key=lambda d: d.time) if all(d.time for d in group_) else group_[0]  # type: ignore[arg-type, return-value]
         kept.append(newest)
         outdated.extend(
-            Superseded(delivery, f"an earlier delivery of {delivery.source} for {delivery.period}: {newest.names[0]} is newer")
+            Superseded(
+                delivery, f"an earlier delivery of {delivery.source} for {delivery.period}: {newest.names[0]} is newer"
+            )
             for delivery in group_
             if delivery is not newest
         )
@@ -172,7 +181,11 @@ def _header(shape: Shape) -> str:
 
 def _folder_source(file: Recognised) -> str:
     """The folder without the parts that change from period to period and from run to run, and the header."""
-    kept = [part for part in _slashes(file.file.folder).split("/") if part and not (_GUID.match(part) or _PERIOD.match(part) or _RUN.match(part))]
+    kept = [
+        part
+        for part in _slashes(file.file.folder).split("/")
+        if part and not (_GUID.match(part) or _PERIOD.match(part) or _RUN.match(part))
+    ]
     return "/".join([*kept, _header(file.shape)]).strip("/")
 
 
@@ -186,7 +199,3 @@ def _run_time(name: str) -> datetime | None:
             except ValueError:
                 continue
     return None
-
-
-def with_role(delivery: Delivery, role: str | None) -> Delivery:
-    return replace(delivery, role=role)

@@ -11,12 +11,18 @@ JSON_COLUMNS = {name: "VARCHAR" for name in CHARGE_COLUMNS if name[0].isupper() 
 
 
 def recognises(names: Mapping[str, str]) -> bool:
-    return "billedcost" in names and any(name in names for name in ("chargeperiodstart", "billingperiodstart")) and "chargecategory" in names
+    return (
+        "billedcost" in names
+        and any(name in names for name in ("chargeperiodstart", "billingperiodstart"))
+        and "chargecategory" in names
+    )
 
 
 def version(names: Mapping[str, str]) -> str:
     """The newest FOCUS version some of whose own columns are there."""
-    if any(name in names for name in ("serviceprovidername", "hostprovidername", "contractapplied", "allocatedmethodid")):
+    if any(
+        name in names for name in ("serviceprovidername", "hostprovidername", "contractapplied", "allocatedmethodid")
+    ):
         return "1.3"
     if any(name in names for name in ("invoiceid", "billingaccounttype", "pricingcurrency")):
         return "1.2"
@@ -25,13 +31,7 @@ def version(names: Mapping[str, str]) -> str:
     return "1.0"
 
 
-_MAPPED = (
-    "BillingAccountName BillingAccountType SubAccountName SubAccountType ChargeCategory ChargeClass ChargeDescription ChargeFrequency "
-    "CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit "
-    "CapacityReservationId CapacityReservationStatus ConsumedUnit PricingCategory PricingCurrency PricingUnit InvoiceId InvoiceIssuerName "
-    "ProviderName PublisherName ServiceProviderName HostProviderName RegionId RegionName AvailabilityZone ResourceId ResourceName ResourceType "
-    "ServiceCategory ServiceSubcategory ServiceName SkuId SkuMeter SkuPriceId"
-).split()
+_MAPPED = ["BillingAccountName", "BillingAccountType", "SubAccountName", "SubAccountType", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName", "CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit", "CapacityReservationId", "CapacityReservationStatus", "ConsumedUnit", "PricingCategory", "PricingCurrency", "PricingUnit", "InvoiceId", "InvoiceIssuerName", "ProviderName", "PublisherName", "ServiceProviderName", "HostProviderName", "RegionId", "RegionName", "AvailabilityZone", "ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceSubcategory", "ServiceName", "SkuId", "SkuMeter", "SkuPriceId"]
 
 
 def keys(source: Source) -> dict[str, str]:
@@ -98,10 +98,14 @@ MACROS = ""
 def rows(table: str) -> str:
     machine = (
         "coalesce(json_extract_string(try_cast(price_details as json), '$.InstanceType'), "
-        "nullif(regexp_extract(sku_details, '(?i)\"\\s*ServiceType\\s*\"\\s*:\\s*\"([^\"]*)\"', 1), ''), "
+        'nullif(regexp_extract(sku_details, \'(?i)"\\s*ServiceType\\s*"\\s*:\\s*"([^"]*)"\', 1), \'\'), '
         "nullif(regexp_extract(usage_type, ':((?:ml\\.)?[a-z][a-z0-9-]*\\.[a-z0-9-]+)$', 1), ''))"
     )
-    copied = ",\n    ".join(f"f_{name} as {name}" for name in _MAPPED if name not in ("ResourceId", "ServiceProviderName", "HostProviderName"))
+    copied = ",\n    ".join(
+        f"f_{name} as {name}"
+        for name in _MAPPED
+        if name not in ("ResourceId", "ServiceProviderName", "HostProviderName")
+    )
     return f"""
 select
     provider,
@@ -142,6 +146,7 @@ select
     start_at,
     end_at,
     hourly,
+    bill_day,
     source_rows
 from {table}
 """

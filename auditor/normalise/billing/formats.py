@@ -10,6 +10,8 @@ from auditor.normalise.billing.source import canonical
 
 MODULES: dict[str, ModuleType] = {"cur": aws_cur, "gcp": gcp_export, "azure": azure_cost, "focus": focus_bill}
 
+JSON_COLUMNS: dict[str, dict[str, str]] = {"gcp": gcp_export.JSON_COLUMNS, "focus": focus_bill.JSON_COLUMNS}
+
 
 def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
     """The file as a bill of one of the four families, or None."""
@@ -31,13 +33,17 @@ def _cur(names: Mapping[str, str], shape: Shape) -> tuple[str, str] | None:
         return None
     if shape.form not in ("csv", "parquet"):
         return None
-    legacy = any("/" in header for header in shape.columns) or not any(name in names for name in ("resourcetags", "product", "billpayeraccountname"))
+    legacy = any("/" in header for header in shape.columns) or not any(
+        name in names for name in ("resourcetags", "product", "billpayeraccountname")
+    )
     return "aws", "legacy-cur" if legacy and "resourcetags" not in names else "cur2"
 
 
 def _gcp(names: Mapping[str, str], shape: Shape) -> tuple[str, str] | None:
     if gcp_export.recognises(names, shape):
-        return "gcp", "gcp-detailed" if any(name in names for name in ("resource", "resourcename", "resourceglobalname")) else "gcp-standard"
+        return "gcp", "gcp-detailed" if any(
+            name in names for name in ("resource", "resourcename", "resourceglobalname")
+        ) else "gcp-standard"
     return None
 
 

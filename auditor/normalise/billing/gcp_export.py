@@ -52,9 +52,15 @@ _PROMOTION = "coalesce(upper(c.type) = 'PROMOTION', c.name ilike '%promotion%' o
 
 
 def recognises(names: Mapping[str, str], shape: Shape) -> bool:
-    if "cost" not in names or "usagestarttime" not in names or shape.form not in ("csv", "parquet", "jsonl", "json", "json_stream"):
+    if (
+        "cost" not in names
+        or "usagestarttime" not in names
+        or shape.form not in ("csv", "parquet", "jsonl", "json", "json_stream")
+    ):
         return False
-    return any(name in names for name in ("sku", "skuid", "skudescription")) and any(name in names for name in ("service", "serviceid", "servicedescription"))
+    return any(name in names for name in ("sku", "skuid", "skudescription")) and any(
+        name in names for name in ("service", "serviceid", "servicedescription")
+    )
 
 
 def _column(source: Source, name: str) -> str | None:
@@ -129,6 +135,7 @@ def keys(source: Source) -> dict[str, str]:
     return {
         "start_at": start,
         "end_at": source.time(_column(source, "usage_end_time") or "usageendtime"),
+        "bill_day": f"({source.time(_column(source, 'export_time') or 'exporttime')})::date",
         "hourly": f"coalesce(regexp_matches({sku}, {literal(_ACCELERATOR_SKU)}) or regexp_matches({spec}, {literal(_ACCELERATOR_MACHINE)}), false)",
         "period_start": f"coalesce(try_strptime({invoice}, '%Y%m'), date_trunc('month', {start}))",
         "payer": _plain(source, "billing_account_id"),
@@ -148,8 +155,12 @@ def keys(source: Source) -> dict[str, str]:
         "zone": _field(source, "location", "zone"),
         "tags": f"labels_json({labels})" if labels != "null" else "null::varchar",
         "spec": spec,
-        "unused_reservation": f"label({system}, 'compute.googleapis.com/is_unused_reservation')" if system != "null" else "null::varchar",
-        "reservation": f"label({system}, 'compute.googleapis.com/reservation_name')" if system != "null" else "null::varchar",
+        "unused_reservation": f"label({system}, 'compute.googleapis.com/is_unused_reservation')"
+        if system != "null"
+        else "null::varchar",
+        "reservation": f"label({system}, 'compute.googleapis.com/reservation_name')"
+        if system != "null"
+        else "null::varchar",
         "pricing_unit": f"coalesce({_field(source, 'usage', 'pricing_unit')}, {_field(source, 'usage', 'unit')})",
         "subscription": _field(source, "subscription", "instance_id"),
         "model": _field(source, "consumption_model", "description"),
@@ -346,6 +357,7 @@ select
     start_at,
     end_at,
     hourly,
+    bill_day,
     case when part = 'charge' then source_rows else 0 end as source_rows
 from allocated
 """

@@ -4,30 +4,41 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 
 from auditor.errors import SourceError
-from auditor.focus import CHARGE_COLUMNS, CLASSIFICATION_KEYS, COSTS, DERIVED_COLUMNS, LAKE_CHARGE_COLUMNS, MEASURES, MONEY, QUANTITY
+from auditor.focus import (
+    CHARGE_COLUMNS,
+    CLASSIFICATION_KEYS,
+    COSTS,
+    DERIVED_COLUMNS,
+    LAKE_CHARGE_COLUMNS,
+    MEASURES,
+    MONEY,
+    QUANTITY,
+)
 from auditor.normalise import classify, ownership
-from auditor.normalise.billing import azure_cost, focus_bill, formats, gcp_export, invoice, source
+from auditor.normalise.billing import azure_cost, formats, invoice, source
 from auditor.normalise.billing.deliveries import Delivery
 from auditor.normalise.billing.source import Source, quote
 from auditor.tagging import TagSettings
 
 log = logging.getLogger(__name__)
 
-_JSON_COLUMNS = {"gcp": gcp_export.JSON_COLUMNS, "focus": focus_bill.JSON_COLUMNS}
 # A change of what a delivery becomes must re-derive what is in the lake.
 NORMALISER_VERSION = "1"
 
 
 @dataclass(frozen=True)
 class PeriodTotal:
-    """What a delivery says one account's period costs, beside what the lake will hold of it."""
+    """What a delivery says one account's lines of one day cost, beside what the lake will hold of them.
+
+    `bill_id` is the `delivery_id` of these charges: one for each billing period and provider.
+    """
 
     provider: str
     billing_account_id: str
@@ -37,6 +48,8 @@ class PeriodTotal:
     source_billed_cost: Decimal
     lake_billed_cost: Decimal
     source_rows: int
+    bill_day: date | None
+    bill_id: str
 
 
 @dataclass(frozen=True)
@@ -50,7 +63,6 @@ class Ingested:
     hourly: str
     rows: int
     totals: tuple[PeriodTotal, ...]
-    periods: tuple[str, ...]
     newest_charge: datetime | None
     role: str | None
     has_resource_ids: bool
@@ -58,15 +70,30 @@ class Ingested:
     messages: tuple[str, ...] = field(default=())
     is_damaged: bool = False
     is_whole: bool = True  # false where every file breaks off, so that the invoice it belongs to is not known
+    is_monthly: bool = False  # most lines cover more than a day
 
 
 def delivery_id(delivery: Delivery, digests: Mapping[str, str], tags: TagSettings) -> str:
     """Digest of the delivery's content and of everything that decides what it becomes."""
-    parts = [NORMALISER_VERSION, classify.CLASSIFIER_VERSION, repr(tags), delivery.family, delivery.role or "", *sorted(digests[name] for name in delivery.names)]
+    parts = [
+        NORMALISER_VERSION,
+        classify.CLASSIFIER_VERSION,
+        repr(tags),
+        delivery.family,
+        delivery.role or "",
+        *sorted(digests[name] for name in delivery.names),
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 
-def ingest(con: duckdb.DuckDBPyConnection, delivery: Delivery, id_: str, spool: Path, tags: TagSettings, say: Callable[[str], None]) -> Ingested:
+def ingest(
+    con: duckdb.DuckDBPyConnection,
+    delivery: Delivery,
+    id_: str,
+    spool: Path,
+    tags: TagSettings,
+    say: Callable[[str], None],
+) -> Ingested:
     """Reads the delivery into tables `charges_<id>` and `hourly_<id>`.
 
     Raises SourceError where nothing of it can be read. A file that breaks off in the middle is read up to the break and
@@ -83,17 +110,25 @@ def ingest(con: duckdb.DuckDBPyConnection, delivery: Delivery, id_: str, spool: 
     except duckdb.Error as error:
         raise SourceError(f"{delivery.names[0]}: cannot be read as {delivery.format}: {_first_line(error)}") from error
     messages = [*damage, *note, *_rejects(con, opened, delivery)]
-    role = _role(con, delivery, messages)
+    role = _role(con, delivery, opened, messages)
     _map_to_focus(con, module, role)
     charges, hourly = f"charges_{id_}", f"hourly_{id_}"
     _expand(con, id_, charges, hourly)
     _derive(con, charges, hourly, tags)
-    rows, newest = con.execute("select coalesce(sum(source_rows), 0), max(start_at) from aggregated").fetchone() or (0, None)
+    rows, newest, monthly = con.execute("""
+        select
+            coalesce(sum(source_rows), 0),
+            max(start_at),
+            coalesce(sum(source_rows) filter (where end_at - start_at > interval 1 day) * 2 > sum(source_rows), false)
+        from aggregated
+    """).fetchone() or (0, None, False)
     if delivery.expected_rows is not None and int(rows) != delivery.expected_rows:
         messages.append(f"the manifest announces {delivery.expected_rows:,} rows, {int(rows):,} were found")
     if delivery.missing:
-        messages.append(f"{len(delivery.missing)} of {len(delivery.missing) + len(delivery.files)} files of the manifest are missing, first {delivery.missing[0]}")
-    totals = _balance(con, charges, source_totals)
+        messages.append(
+            f"{len(delivery.missing)} of {len(delivery.missing) + len(delivery.files)} files of the manifest are missing, first {delivery.missing[0]}"
+        )
+    totals = _balance(con, charges, id_, source_totals)
     provider = con.execute(f"select min(provider) from {charges}").fetchone()
     has_ids = con.execute(f"select count(ResourceId) > 0 from {charges}").fetchone()
     for table in ("aggregated", "focus_rows"):
@@ -107,14 +142,16 @@ def ingest(con: duckdb.DuckDBPyConnection, delivery: Delivery, id_: str, spool: 
         hourly=hourly,
         rows=int(rows),
         totals=totals,
-        periods=tuple(sorted({total.billing_period for total in totals})),
         newest_charge=newest,
         role=role,
         has_resource_ids=bool(has_ids and has_ids[0]),
         is_net=net,
         messages=tuple(messages),
         is_whole=len(damage) < len(delivery.files),
-        is_damaged=bool(damage) or bool(delivery.missing) or any("rows could not be read" in message for message in messages),
+        is_monthly=bool(monthly),
+        is_damaged=bool(damage)
+        or bool(delivery.missing)
+        or any("rows could not be read" in message for message in messages),
     )
 
 
@@ -129,7 +166,7 @@ def _open(con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path) -> tu
     files, damage = readable(delivery.files, spool)
     if not files:
         raise SourceError("; ".join(damage))
-    return source.open_source(con, "bill", files, spool, _JSON_COLUMNS.get(delivery.family)), damage
+    return source.open_source(con, "bill", files, spool, formats.JSON_COLUMNS.get(delivery.family)), damage
 
 
 def _net(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source) -> tuple[bool, list[str]]:
@@ -138,7 +175,9 @@ def _net(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source) -> 
     condition = module.is_net(opened) if hasattr(module, "is_net") else None
     if condition is None:
         return False, []
-    found = con.execute(f"select {condition}, count({opened.money('lineitemnetunblendedcost')}) from {opened.relation}").fetchone()
+    found = con.execute(
+        f"select {condition}, count({opened.money('lineitemnetunblendedcost')}) from {opened.relation}"
+    ).fetchone()
     net, filled = found or (False, 0)
     if filled and not net:
         return False, ["some rows lack the net amount, so all amounts are taken before private discounts"]
@@ -150,6 +189,7 @@ def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *
     keys: dict[str, str] = module.keys(opened)  # type: ignore[attr-defined]
     measures: dict[str, str] = module.measures(opened, net=net)  # type: ignore[attr-defined]
     start, end, hourly = keys.pop("start_at"), keys.pop("end_at", "null::timestamp"), keys.pop("hourly", "false")
+    bill_day = keys.pop("bill_day", f"({start})::date")
     select_keys = ", ".join(f"{sql} as {name}" for name, sql in keys.items())
     select_measures = ", ".join(f"{sql} as {name}" for name, sql in measures.items())
     names = ", ".join(keys)
@@ -157,7 +197,7 @@ def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *
     con.execute(f"""
         create or replace temp table aggregated as
         with lines as (
-            select {select_keys}, {select_measures}, {start} as line_start, {end} as line_end, {hourly} as hourly
+            select {select_keys}, {bill_day} as bill_day, {select_measures}, {start} as line_start, {end} as line_end, {hourly} as hourly
             from {opened.relation}
         ),
         slotted as (
@@ -175,7 +215,7 @@ def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *
                 end as end_at
             from lines
         )
-        select {names}, start_at, end_at, hourly, {sums}, count(*) as source_rows
+        select {names}, bill_day, start_at, end_at, hourly, {sums}, count(*) as source_rows
         from slotted
         group by all
     """)
@@ -189,26 +229,29 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, delivery: Delivery)
             "select count(*), min(line), any_value(file_path), any_value(error_message) from csv_rejects join csv_rejects_scan using (scan_id, file_id)"
         ).fetchone()
         if found and found[0]:
-            messages.append(f"{found[0]:,} rows could not be read, first at line {found[1]}: {str(found[3]).splitlines()[0][:160]}")
+            messages.append(
+                f"{found[0]:,} rows could not be read, first at line {found[1]}: {str(found[3]).splitlines()[0][:160]}"
+            )
     bad = invoice.unreadable_amounts(con, delivery.family, opened)
     if bad:
         messages.append(f"{bad[0]:,} rows could not be read: their amount is no number, first {bad[1]!r}")
     undated = con.execute("select coalesce(sum(source_rows), 0) from aggregated where start_at is null").fetchone()
     if undated and undated[0]:
-        messages.append(f"{int(undated[0]):,} rows have no readable date; they count on the first day of their billing period")
+        messages.append(
+            f"{int(undated[0]):,} rows have no readable date; they count on the first day of their billing period"
+        )
     return messages
 
 
-def _role(con: duckdb.DuckDBPyConnection, delivery: Delivery, messages: list[str]) -> str | None:
+def _role(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source, messages: list[str]) -> str | None:
     """Whether an Azure export is actual or amortized: from its manifest, else from what only one of them has."""
     if delivery.family != "azure":
         return None
-    role = delivery.role
+    role = delivery.role or azure_cost.basis(con, opened)
     if role is None:
-        amortized, actual = con.execute(azure_cost.BASIS.format(table="aggregated")).fetchone() or (0, 0)
-        role = "amortized" if amortized and not actual else "actual" if actual and not amortized else None
-    if role is None:
-        messages.append("neither a manifest nor the rows tell whether this is actual or amortized cost: it is taken as both")
+        messages.append(
+            "neither a manifest nor the rows tell whether this is actual or amortized cost: it is taken as both"
+        )
     return role
 
 
@@ -224,13 +267,18 @@ def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str)
 
     A charge longer than a day is spread evenly over its hours; the remainder of the division goes to the last part.
     """
-    keys = [name for name in CHARGE_COLUMNS if name not in MEASURES and name not in ("ChargePeriodStart", "ChargePeriodEnd")]
+    keys = [
+        name for name in CHARGE_COLUMNS if name not in MEASURES and name not in ("ChargePeriodStart", "ChargePeriodEnd")
+    ]
     columns = _available(con, keys)
+    # The charges of another provider in the same file are another bill.
+    bill_id = f"'{id_}-' || strftime(BillingPeriodStart, '%Y-%m') || case when provider_count > 1 then '-' || provider else '' end"
     con.execute(f"""
         create or replace temp table daily as
-        with dated as (
-            select *, coalesce(start_at, BillingPeriodStart) as first_at, coalesce(end_at, start_at + interval 1 hour, BillingPeriodStart + interval 1 day) as last_at
-            from focus_rows
+        with providers as (select count(distinct provider) as provider_count from focus_rows),
+        dated as (
+            select *, {bill_id} as delivery_id, coalesce(start_at, BillingPeriodStart) as first_at, coalesce(end_at, start_at + interval 1 hour, BillingPeriodStart + interval 1 day) as last_at
+            from focus_rows, providers
         ),
         short as (
             select *, null::bigint as charge, date_trunc('day', first_at) as day_at, null::bigint as seconds, null::bigint as total, true as is_last
@@ -247,7 +295,7 @@ def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str)
                 from (select *, row_number() over () as charge from dated where last_at - first_at > interval 1 day)
             )
         )
-        select {columns}, hourly, first_at, last_at, day_at,
+        select {columns}, delivery_id, bill_day, hourly, first_at, last_at, day_at,
             case when day_at = date_trunc('day', first_at) then source_rows else 0 end as source_rows,
             {", ".join(_spread(name, kind) for name, kind in _measure_types())}
         from (select * from short union all by name select * from long)
@@ -257,17 +305,20 @@ def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str)
     con.execute(f"""
         create or replace temp table {charges} as
         select {names}, day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day, {sums},
-            sum(source_rows)::bigint as source_rows, '{id_}-' || strftime(BillingPeriodStart, '%Y-%m') as delivery_id
+            sum(source_rows)::bigint as source_rows, delivery_id, bill_day
         from daily
         group by all
         having x_LineItemType is distinct from 'SavingsPlanNegation' or sum(BilledCost) <> 0
     """)
-    _expand_hours(con, id_, names, hourly)
+    _expand_hours(con, names, hourly)
 
 
 def _available(con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> str:
     have = {row[0] for row in con.execute("describe focus_rows").fetchall()}
-    return ", ".join(f"{name}::{CHARGE_COLUMNS[name]} as {name}" if name in have else f"null::{CHARGE_COLUMNS[name]} as {name}" for name in keys)
+    return ", ".join(
+        f"{name}::{CHARGE_COLUMNS[name]} as {name}" if name in have else f"null::{CHARGE_COLUMNS[name]} as {name}"
+        for name in keys
+    )
 
 
 def _measure_types() -> list[tuple[str, str]]:
@@ -281,7 +332,7 @@ def _spread(name: str, kind: str) -> str:
     return f"case when total is null then {name}::{kind} when is_last then {rest} else {part} end as {name}"
 
 
-def _expand_hours(con: duckdb.DuckDBPyConnection, id_: str, names: str, hourly: str) -> None:
+def _expand_hours(con: duckdb.DuckDBPyConnection, names: str, hourly: str) -> None:
     """The flagged charges again by the hour; what covers a whole day or more stays a day, for the ledger to divide."""
     measures = _measure_types()
     parts = ", ".join(
@@ -311,9 +362,9 @@ def _expand_hours(con: duckdb.DuckDBPyConnection, id_: str, names: str, hourly: 
                 )
             )
         ),
-        divided as (select {names}, day_at, hour, grain, {parts}, case when is_last then source_rows else 0 end as source_rows from sliced)
+        divided as (select {names}, delivery_id, bill_day, day_at, hour, grain, {parts}, case when is_last then source_rows else 0 end as source_rows from sliced)
         select {names}, day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day, hour, grain, {sums},
-            sum(source_rows)::bigint as source_rows, '{id_}-' || strftime(BillingPeriodStart, '%Y-%m') as delivery_id
+            sum(source_rows)::bigint as source_rows, delivery_id, bill_day
         from divided
         group by all
     """)
@@ -322,19 +373,24 @@ def _expand_hours(con: duckdb.DuckDBPyConnection, id_: str, names: str, hourly: 
 def _derive(con: duckdb.DuckDBPyConnection, charges: str, hourly: str, tags: TagSettings) -> None:
     """Adds what the charge is, who owns it and what it is for; by distinct key, not by row."""
     keys = ", ".join(CLASSIFICATION_KEYS)
-    con.execute(f"create or replace temp table classification_keys as select distinct {keys} from {charges} union select distinct {keys} from {hourly}")
+    con.execute(
+        f"create or replace temp table classification_keys as select distinct {keys} from {charges} union select distinct {keys} from {hourly}"
+    )
     classify.classify(con, "classification_keys", "classified")
-    added = [name for name in DERIVED_COLUMNS if name not in ("day", "source_rows", "delivery_id")]
+    added = [name for name in DERIVED_COLUMNS if name not in ("day", "source_rows", "delivery_id", "bill_day")]
     from_class = {"usage_kind", "machine_type", "accelerator_model", "accelerator_count", "purchase_option"}
     for table in (charges, hourly):
         extra = ", hour, grain" if table == hourly else ""
         derived = ", ".join(
-            f"classified.{name}::{DERIVED_COLUMNS[name]} as {name}" if name in from_class else f"null::{DERIVED_COLUMNS[name]} as {name}" for name in added
+            f"classified.{name}::{DERIVED_COLUMNS[name]} as {name}"
+            if name in from_class
+            else f"null::{DERIVED_COLUMNS[name]} as {name}"
+            for name in added
         )
         con.execute(f"""
             create or replace temp table derived as
             select
-                {", ".join(f"t.{quote(name)}" for name in [*CHARGE_COLUMNS, "day", "source_rows", "delivery_id"])}{extra.replace(", ", ", t.")},
+                {", ".join(f"t.{quote(name)}" for name in [*CHARGE_COLUMNS, "day", "source_rows", "delivery_id", "bill_day"])}{extra.replace(", ", ", t.")},
                 {derived}, classified.service_workload_kind
             from {table} as t
             left join classified on {" and ".join(f"t.{key} is not distinct from classified.{key}" for key in CLASSIFICATION_KEYS)}
@@ -346,7 +402,9 @@ def _derive(con: duckdb.DuckDBPyConnection, charges: str, hourly: str, tags: Tag
         ownership.derive_ownership(con, table, tags)
         extra = ", hour, grain" if table == hourly else ""
         where = "where usage_kind like 'accelerator.%' or CommitmentDiscountId is not null" if table == hourly else ""
-        con.execute(f"create or replace temp table ordered as select {', '.join(quote(name) for name in LAKE_CHARGE_COLUMNS)}{extra} from {table} {where} order by ResourceId, day")
+        con.execute(
+            f"create or replace temp table ordered as select {', '.join(quote(name) for name in LAKE_CHARGE_COLUMNS)}{extra} from {table} {where} order by ResourceId, day"
+        )
         con.execute(f"drop table {table}")
         con.execute(f"alter table ordered rename to {table}")
     _complete_hours(con, charges, hourly)
@@ -361,25 +419,29 @@ def _complete_hours(con: duckdb.DuckDBPyConnection, charges: str, hourly: str) -
         from {charges} as c
         where usage_kind like 'accelerator.%' and not exists (
             select 1 from {hourly} as h
-            where h.day = c.day and h.ResourceId is not distinct from c.ResourceId and h.SkuId is not distinct from c.SkuId
+            where h.day = c.day and h.bill_day is not distinct from c.bill_day and h.ResourceId is not distinct from c.ResourceId and h.SkuId is not distinct from c.SkuId
                 and h.SkuMeter is not distinct from c.SkuMeter and h.ChargeCategory is not distinct from c.ChargeCategory
                 and h.usage_kind is not distinct from c.usage_kind and h.SubAccountId is not distinct from c.SubAccountId
         )
     """)
 
 
-def _balance(con: duckdb.DuckDBPyConnection, charges: str, source_totals: Mapping[tuple[str, str | None, str, str], tuple[Decimal, int]]) -> tuple[PeriodTotal, ...]:
-    """The source's own sums beside those of the charges, for every account, period and currency of either."""
-    lake: dict[tuple[str, str | None, str, str], tuple[str, Decimal]] = {}
-    for provider, account, sub, period, currency, cost in con.execute(f"""
-        select min(provider), coalesce(BillingAccountId, 'unknown'), SubAccountId, strftime(BillingPeriodStart, '%Y-%m'), BillingCurrency, sum(BilledCost)
-        from {charges} group by all
+def _balance(
+    con: duckdb.DuckDBPyConnection, charges: str, id_: str, source_totals: invoice.Totals
+) -> tuple[PeriodTotal, ...]:
+    """The source's own sums beside those of the charges, for every account, period, currency and day of either."""
+    lake: dict[invoice.Key, tuple[str, str, Decimal]] = {}
+    for provider, bill_id, *found, cost in con.execute(f"""
+        select
+            min(provider), min(delivery_id), coalesce(BillingAccountId, 'unknown'), SubAccountId, strftime(BillingPeriodStart, '%Y-%m'),
+            BillingCurrency, bill_day, sum(BilledCost)
+        from {charges} group by BillingAccountId, SubAccountId, BillingPeriodStart, BillingCurrency, bill_day
     """).fetchall():
-        lake[(account, sub, period, currency)] = (provider, cost)
+        lake[(found[0], found[1], found[2], found[3], found[4])] = (provider, bill_id, cost)
     fallback = next(iter(lake.values()))[0] if lake else "unknown"
     totals = []
     for key in sorted({*lake, *source_totals}, key=str):
-        provider, cost = lake.get(key, (fallback, Decimal(0)))
+        provider, bill_id, cost = lake.get(key, (fallback, f"{id_}-{key[2]}", Decimal(0)))
         source_cost, count = source_totals.get(key, (Decimal(0), 0))
-        totals.append(PeriodTotal(provider, key[0], key[1], key[2], key[3], source_cost, cost, count))
+        totals.append(PeriodTotal(provider, key[0], key[1], key[2], key[3], source_cost, cost, count, key[4], bill_id))
     return tuple(totals)

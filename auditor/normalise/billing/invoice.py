@@ -4,11 +4,16 @@ Nothing here goes through the normalisers: the amount column is summed as delive
 """
 
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 
 import duckdb
 
 from auditor.normalise.billing.source import Source, quote
+
+# (billing account, sub account, period, currency, day of the line; for GCP of its export)
+Key = tuple[str, str | None, str, str, date | None]
+Totals = dict[Key, tuple[Decimal, int]]
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,7 @@ class _Columns:
     sub_account: str
     period: str
     currency: str
+    day: str
 
 
 def _columns(family: str, source: Source, *, net: bool) -> _Columns:
@@ -30,6 +36,7 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
             text("lineitemusageaccountid", "billpayeraccountid"),
             start,
             f"coalesce({text('lineitemcurrencycode', 'pricingcurrency')}, 'USD')",
+            source.time("lineitemusagestartdate"),
         )
     if family == "azure":
         profile = source.has("costinpricingcurrency", "previousinvoiceid")
@@ -42,25 +49,38 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
             subscription,
             start,
             f"coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX')",
+            source.time("date", "usagedatetime", "usagedate"),
         )
     start = f"coalesce({source.time('billingperiodstart')}, {source.time('chargeperiodstart')})"
-    return _Columns(("billedcost",), text("billingaccountid"), text("subaccountid"), start, f"coalesce({text('billingcurrency')}, 'XXX')")
+    day = source.time("chargeperiodstart", "billingperiodstart")
+    return _Columns(
+        ("billedcost",),
+        text("billingaccountid"),
+        text("subaccountid"),
+        start,
+        f"coalesce({text('billingcurrency')}, 'XXX')",
+        day,
+    )
 
 
-def totals(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bool) -> dict[tuple[str, str | None, str, str], tuple[Decimal, int]]:
-    """(billing account, sub account, period, currency) -> (sum of the amounts, rows)."""
-    if family == "gcp":
-        return _gcp_totals(con, source)
-    columns = _columns(family, source, net=net)
-    query = f"""
-        select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime({columns.period}, '%Y-%m'), {columns.currency},
-            sum({source.money(*columns.amount)}), count(*)
-        from {source.relation} group by all
+def totals(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bool) -> Totals:
+    """Key -> (sum of the amounts, rows)."""
+    query = _gcp_query(source) if family == "gcp" else _query(_columns(family, source, net=net), source)
+    return {
+        (row[0], row[1], row[2], row[3], row[4]): (row[5] or Decimal(0), row[6])
+        for row in con.execute(query).fetchall()
+    }
+
+
+def _query(columns: _Columns, source: Source) -> str:
+    return f"""
+        select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime({columns.period}, '%Y-%m') as period, {columns.currency},
+            ({columns.day})::date, sum({source.money(*columns.amount)}), count(*)
+        from {source.relation} group by all having period is not null
     """
-    return {(row[0], row[1], row[2], row[3]): (row[4] or Decimal(0), row[5]) for row in con.execute(query).fetchall()}
 
 
-def _gcp_totals(con: duckdb.DuckDBPyConnection, source: Source) -> dict[tuple[str, str | None, str, str], tuple[Decimal, int]]:
+def _gcp_query(source: Source) -> str:
     from auditor.normalise.billing import gcp_export
 
     names = gcp_export.keys(source)
@@ -68,29 +88,37 @@ def _gcp_totals(con: duckdb.DuckDBPyConnection, source: Source) -> dict[tuple[st
     cost = source.money("cost")
     flat_credits = source.money("creditsamount") if source.has("creditsamount") and credits == "null" else "0"
     credited = (
-        "coalesce((select sum(try_cast(c.amount::varchar as decimal(30,12))) from (select unnest(credit_list) as c)), 0)" if credits != "null" else f"coalesce({flat_credits}, 0)"
+        "coalesce((select sum(try_cast(c.amount::varchar as decimal(30,12))) from (select unnest(credit_list) as c)), 0)"
+        if credits != "null"
+        else f"coalesce({flat_credits}, 0)"
     )
     listed = f", {credits} as credit_list" if credits != "null" else ""
-    query = f"""
-        select coalesce(payer, 'unknown'), account, strftime(period_start, '%Y-%m'), currency, sum(amount + credited), count(*)
+    return f"""
+        select coalesce(payer, 'unknown'), account, strftime(period_start, '%Y-%m') as period, currency, bill_day, sum(amount + credited), count(*)
         from (
-            select payer, account, period_start, currency, amount, {credited if credits != "null" else "credited_flat"} as credited
+            select payer, account, period_start, currency, bill_day, amount, {credited if credits != "null" else "credited_flat"} as credited
             from (
                 select {names["payer"]} as payer, {names["account"]} as account, {names["period_start"]} as period_start, {names["currency"]} as currency,
-                    coalesce({cost}, 0) as amount, {"0" if credits != "null" else credited} as credited_flat{listed}
+                    {names["bill_day"]} as bill_day, coalesce({cost}, 0) as amount, {"0" if credits != "null" else credited} as credited_flat{listed}
                 from {source.relation}
             )
         )
-        group by all
+        group by all having period is not null
     """
-    return {(row[0], row[1], row[2], row[3]): (row[4] or Decimal(0), row[5]) for row in con.execute(query).fetchall()}
 
 
 def unreadable_amounts(con: duckdb.DuckDBPyConnection, family: str, source: Source) -> tuple[int, str] | None:
     """How many amounts are text that is no number, and the first of them; None where all can be read."""
-    candidates = {"cur": ("lineitemunblendedcost",), "gcp": ("cost",), "azure": ("costinbillingcurrency", "cost", "pretaxcost"), "focus": ("billedcost",)}[family]
+    candidates = {
+        "cur": ("lineitemunblendedcost",),
+        "gcp": ("cost",),
+        "azure": ("costinbillingcurrency", "cost", "pretaxcost"),
+        "focus": ("billedcost",),
+    }[family]
     column = next((name for name in candidates if source.columns.get(name) == "VARCHAR"), None)
     if column is None:
         return None
-    found = con.execute(f"select count(*), any_value({quote(column)}) from {source.relation} where is_no_number({quote(column)})").fetchone()
+    found = con.execute(
+        f"select count(*), any_value({quote(column)}) from {source.relation} where is_no_number({quote(column)})"
+    ).fetchone()
     return (int(found[0]), str(found[1])) if found and found[0] else None

@@ -51,7 +51,9 @@ def parse(recognised: Recognised) -> Manifest:
 def _aws(name: str, document: Mapping[str, Any]) -> Manifest:
     keys = tuple(str(key) for key in document.get("reportKeys") or document.get("dataFiles") or ())
     # An export's ARN ends in an id of its own, which a re-created export of the same name changes.
-    export = str(document.get("reportName") or _GUID_SUFFIX.sub("", str(document.get("exportArn", "")).rpartition("/")[2]))
+    export = str(
+        document.get("reportName") or _GUID_SUFFIX.sub("", str(document.get("exportArn", "")).rpartition("/")[2])
+    )
     period = str((document.get("billingPeriod") or {}).get("start") or "")
     digits = re.sub(r"\D", "", period)[:6]
     return Manifest(
@@ -96,5 +98,3 @@ def _time(text: object) -> datetime | None:
     except ValueError:
         return None
     return when if when.tzinfo else when.replace(tzinfo=UTC)
-
-

@@ -24,9 +24,17 @@ def readable(files: Sequence[Recognised], spool: Path) -> tuple[list[Recognised]
             kept.append(file)
             continue
         sound, rows = _sound_part(file, spool)
-        messages.append(f"{file.file.name}: {problem}; {rows:,} rows before the break were read, ask for the file again")
+        messages.append(
+            f"{file.file.name}: {problem}; {rows:,} rows before the break were read, ask for the file again"
+        )
         if rows:
-            kept.append(replace(file, file=LandingFile(sound, file.file.name, sound.stat().st_size), shape=replace(file.shape, compression="none")))
+            kept.append(
+                replace(
+                    file,
+                    file=LandingFile(sound, file.file.name, sound.stat().st_size),
+                    shape=replace(file.shape, compression="none"),
+                )
+            )
     return kept, messages
 
 

@@ -135,7 +135,13 @@ create or replace temp macro time_of_text(x) as
 """
 
 
-def open_source(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], spool: Path, columns: dict[str, str] | None = None) -> Source:
+def open_source(
+    con: duckdb.DuckDBPyConnection,
+    name: str,
+    files: Sequence[Recognised],
+    spool: Path,
+    columns: dict[str, str] | None = None,
+) -> Source:
     """A temp view `name` over the files; `columns` types the keys of JSON files (GCP, FOCUS as JSON).
 
     Raises SourceError where the files cannot be opened together.
@@ -192,7 +198,9 @@ def _csv_names(shape: Shape) -> dict[str, tuple[str, str]]:
     for position, header in enumerate(shape.columns):
         key = canonical(header)
         if header.lower().startswith(("resourcetags/", "costcategory/")):
-            key = header.lower() if header.lower() not in names else f"{header.lower()}#{position}"  # Owner beside owner
+            key = (
+                header.lower() if header.lower() not in names else f"{header.lower()}#{position}"
+            )  # Owner beside owner
         if key and key not in names:
             names[key] = (f"c{position}", header)
     return names
@@ -214,7 +222,10 @@ def _read_csv(files: Sequence[Recognised], shape: Shape, spool: Path) -> str:
 
 def _transcode(file: Recognised, spool: Path) -> Path:
     target = spool / f"utf8-{file.file.path.name}.csv"
-    with open_decoded(file.file.path, file.shape.compression) as stream, target.open("w", encoding="utf-8", newline="") as out:
+    with (
+        open_decoded(file.file.path, file.shape.compression) as stream,
+        target.open("w", encoding="utf-8", newline="") as out,
+    ):
         import io
 
         for line in io.TextIOWrapper(stream, encoding=file.shape.encoding, errors="replace", newline=""):
@@ -222,7 +233,9 @@ def _transcode(file: Recognised, spool: Path) -> Path:
     return target
 
 
-def _open_json(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], columns: dict[str, str]) -> Source:
+def _open_json(
+    con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], columns: dict[str, str]
+) -> Source:
     formats = {"jsonl": "newline_delimited", "json": "auto", "json_stream": "unstructured"}
     by_form: dict[tuple[str, str], list[Recognised]] = {}
     for file in files:
