@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from auditor.lake.marts import capacity_blocks
 from auditor.views import VIEWS
 
 if TYPE_CHECKING:
@@ -110,7 +111,9 @@ select
     told.standby,
     told.is_unused,
     told.counts,
+    told.unit,
     told.unit_hours,
+    nullif(told.CapacityReservationId, '') as reservation,
     told.EffectiveCost,
     case when told.CommitmentDiscountStatus = 'Used' or told.purchase_option = 'committed' then told.EffectiveCost else 0 end as committed_cost,
     -- charges without a resource stay apart as far as the bill tells them apart
@@ -611,6 +614,8 @@ def build(con: DuckDBPyConnection, windows: Mapping[str, Window], thresholds: Le
         con.execute(f"set variable {name} = {float(value)!r}")
     for statement in _STEPS:
         con.execute(statement)
+        if statement is _LINES:
+            capacity_blocks.place_fees(con)
     columns = ", ".join(f'"{name}"::{kind} as "{name}"' for name, kind in VIEWS["accelerator_hours"].items())
     con.execute(f"create or replace table accelerator_hours as select {columns} from classed_hours")
     con.execute("drop view classed_hours")

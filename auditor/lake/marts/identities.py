@@ -46,7 +46,7 @@ create or replace temp macro kin(provider, plain) as
         when provider = 'aws' then coalesce(
             nullif(regexp_extract(
                 plain,
-                '(?:^|[/:])((?:i|vol|nat|vpce|eni|eipalloc|fs|fsvol|cr|snap|tgw|igw|subnet|vpc|rtb)-[0-9a-f]{8}(?:[0-9a-f]{9})?)$',
+                '(?:^|[/:])((?:i|vol|nat|vpce|eni|eipalloc|fs|fsvol|cr|cb|snap|tgw|igw|subnet|vpc|rtb)-[0-9a-f]{8}(?:[0-9a-f]{9})?)$',
                 1
             ), ''),
             plain
@@ -203,6 +203,15 @@ create or replace table ambiguous_aliases as
 select provider, alias, resources from alias_candidates where resources > 1
 """
 
+# The samples are read once for their names; every further question goes to the few series.
+_REPORTED = """
+create or replace temp table reported_series as
+select provider, resource_id, device, metric, count(*) as samples
+from metrics
+where time is not null and value is not null
+group by provider, resource_id, device, metric
+"""
+
 # Telemetry that does not know its cloud (a bare host name) may be any cloud's, as long as one resource answers to it.
 _METRIC_IDS = """
 create or replace temp table metric_identities as
@@ -220,7 +229,7 @@ anywhere as (
 reported as (
     select *, plain_id(resource_id) as plain
     from (
-        select distinct provider, resource_id from metrics
+        select distinct provider, resource_id from reported_series
         union
         select distinct provider, resource_id from flows_seen
     )
@@ -253,7 +262,8 @@ def build(con: DuckDBPyConnection) -> None:
     """Create `identities` and `ambiguous_aliases`.
 
     `identities` has one row per provider and lower-case alias, with the ResourceId as the bill writes it, else as the
-    inventory does. For the marts that follow it leaves `metric_identities` and `inventory_links`.
+    inventory does. For the marts that follow it leaves `reported_series`, `metric_identities` and
+    `inventory_links`.
     """
     for statement in (
         _PLAIN_ID,
@@ -263,6 +273,7 @@ def build(con: DuckDBPyConnection) -> None:
         _INVENTORY_LINKS,
         _CANDIDATES,
         _AMBIGUOUS,
+        _REPORTED,
         _METRIC_IDS,
         _IDENTITIES,
     ):

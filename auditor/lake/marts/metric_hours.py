@@ -18,14 +18,7 @@ _STEADY_STEPS = 6  # fewer even steps in a day are chance
 # One series a resource, whatever ids its samples came under.
 _SERIES = """
 create or replace temp table metric_series as
-with reported as (
-    select provider, resource_id, device, metric, count(*) as samples
-    from metrics
-    where time is not null and value is not null
-    group by provider, resource_id, device, metric
-),
-
-resolved as (
+with resolved as (
     select
         reported.provider as reported_provider,
         reported.resource_id as reported_id,
@@ -35,7 +28,7 @@ resolved as (
         ids.provider,
         ids.ResourceId,
         coalesce(reported.device, '') as device
-    from reported
+    from reported_series as reported
     join metric_identities as ids
         on ids.reported_provider is not distinct from reported.provider and ids.reported_id = reported.resource_id
 ),
@@ -57,16 +50,28 @@ spelled as (
     select
         series,
         reported_id,
-        row_number() over (partition by series order by sum(samples) desc, reported_id) as spelling,
-        count(*) over (partition by series) as spellings
+        row_number() over (partition by series order by sum(samples) desc, reported_id) as spelling
     from numbered
     group by series, reported_id
 )
 
-select numbered.*, portions.portion::bigint as portion, spelled.spelling, spelled.spellings
+select numbered.*, portions.portion::bigint as portion, spelled.spelling
 from numbered
 join portions using (series)
 join spelled using (series, reported_id)
+"""
+
+# The samples under the number of their series: what follows reads whole numbers in order, not four texts a sample.
+_SAMPLES = """
+create or replace temp table series_samples as
+select metric_series.series::integer as series, metric_series.spelling::integer as spelling, metrics.time, metrics.value
+from metrics
+join metric_series
+    on metric_series.reported_provider is not distinct from metrics.provider
+    and metric_series.reported_id = metrics.resource_id
+    and metric_series.reported_device is not distinct from metrics.device
+    and metric_series.metric = metrics.metric
+where metrics.time is not null and metrics.value is not null
 """
 
 # Two sources may watch one machine under two ids, each with its own clock: the id with the most samples counts, and the
@@ -75,49 +80,31 @@ _BEATS = """
 create or replace temp table series_beats as
 select series, median(seconds) as seconds
 from (
-    select metric_series.series, epoch(metrics.time) - lag(epoch(metrics.time)) over (partition by metric_series.series order by metrics.time) as seconds
-    from metrics
-    join metric_series
-        on metric_series.reported_provider is not distinct from metrics.provider
-        and metric_series.reported_id = metrics.resource_id
-        and metric_series.reported_device is not distinct from metrics.device
-        and metric_series.metric = metrics.metric
-    where metric_series.spelling = 1 and metric_series.spellings > 1 and metrics.time is not null and metrics.value is not null
+    select series, epoch(time) - lag(epoch(time)) over (partition by series order by time) as seconds
+    from series_samples
+    where spelling = 1 and series in (select series from metric_series where spelling > 1)
 )
 where seconds > 0
 group by series
 """
 
-_SAMPLES = """
-create or replace temp table portion_samples as
-select metric_series.series, metrics.time, metrics.value, metric_series.spelling, metric_series.spellings
-from metrics
-join metric_series
-    on metric_series.reported_provider is not distinct from metrics.provider
-    and metric_series.reported_id = metrics.resource_id
-    and metric_series.reported_device is not distinct from metrics.device
-    and metric_series.metric = metrics.metric
-where metric_series.portion = $portion and metrics.time is not null and metrics.value is not null
-"""
-
 _ONCE = """
-create or replace temp table portion_samples as
-select series, time, value
-from portion_samples
-where spellings = 1
-union all
-select series, time, value
-from (
-    select
-        portion_samples.*,
-        min(portion_samples.spelling) over (
-            partition by portion_samples.series, floor(epoch(portion_samples.time) / coalesce(series_beats.seconds, 0.000001))
-        ) as best
-    from portion_samples
-    left join series_beats using (series)
-    where portion_samples.spellings > 1
+delete from series_samples
+where rowid in (
+    select id
+    from (
+        select
+            series_samples.rowid as id,
+            series_samples.spelling,
+            min(series_samples.spelling) over (
+                partition by series_samples.series, floor(epoch(series_samples.time) / coalesce(series_beats.seconds, 0.000001))
+            ) as best
+        from series_samples
+        left join series_beats using (series)
+        where series_samples.series in (select series from metric_series where spelling > 1)
+    )
+    where spelling > best
 )
-where spelling = best
 """
 
 _SUMS_TABLE = """
@@ -137,7 +124,8 @@ select
     max(value) as max_value,
     quantile_cont(value, 0.95) as p95_value,
     sum(value) as sum_value
-from portion_samples
+from series_samples
+where series between $first and $last
 group by series, date_trunc('hour', time)
 """
 
@@ -159,7 +147,8 @@ from (
     select series, day, quantile_cont(seconds, [0.1, 0.5, 0.9]) as quantiles, count(*) as steps
     from (
         select series, time::date as day, epoch(time) - lag(epoch(time)) over (partition by series order by time) as seconds
-        from portion_samples
+        from series_samples
+        where series between $first and $last
     )
     where seconds > 0
     group by grouping sets ((series, day), (series))
@@ -241,21 +230,18 @@ def build(con: DuckDBPyConnection) -> None:
     one device at one time one counts.
     """
     con.execute(_SERIES, {"portion": _PORTION})
-    con.execute(_BEATS)
+    con.execute(_SAMPLES)
+    if con.execute("select 1 from metric_series where spelling > 1 limit 1").fetchone():
+        con.execute(_BEATS)
+        con.execute(_ONCE)
+        con.execute("drop table series_beats")
     con.execute(_SUMS_TABLE)
     con.execute(_SPACINGS_TABLE)
-    for portion in range(_count(con, "select coalesce(max(portion) + 1, 0) from metric_series")):
-        con.execute(_SAMPLES, {"portion": portion})
-        if _count(con, "select count(*) from portion_samples where spellings > 1"):
-            con.execute(_ONCE)
-        con.execute(_SUMS)
-        con.execute(_SPACINGS, {"steady_steps": _STEADY_STEPS})
-    con.execute("drop table if exists portion_samples")
+    portions = con.execute("select min(series), max(series) from metric_series group by portion order by portion").fetchall()
+    for first, last in portions:
+        con.execute(_SUMS, {"first": first, "last": last})
+        con.execute(_SPACINGS, {"first": first, "last": last, "steady_steps": _STEADY_STEPS})
+    con.execute("drop table series_samples")
     con.execute(_METRIC_HOURS)
-    for table in ("metric_series", "series_beats", "series_hours", "series_spacings"):
+    for table in ("metric_series", "series_hours", "series_spacings"):
         con.execute(f"drop table {table}")
-
-
-def _count(con: DuckDBPyConnection, query: str) -> int:
-    row = con.execute(query).fetchone()
-    return int(row[0]) if row else 0
