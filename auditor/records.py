@@ -162,9 +162,20 @@ class RealisedSaving:
     realised_savings: Decimal
 
 
+class FindingChange(NamedTuple):
+    """What became of a finding between two reports: `kind` is new, resolved or reopened."""
+
+    kind: str
+    record: FindingRecord
+
+
 @dataclass(frozen=True)
 class NotificationRecord:
-    """One report to one recipient for one slot of the schedule. `status` is claimed, sent or failed."""
+    """One report to one recipient for one slot of the schedule.
+
+    `status` is claimed (being prepared), sending (being handed over), sent, failed (not handed over; tried again at
+    `retry_at`, or given up) or unknown (its sender died or lost the connection while handing over).
+    """
 
     channel: str
     recipient: str
@@ -173,4 +184,35 @@ class NotificationRecord:
     status: str
     claimed_at: datetime
     sent_at: datetime | None
+    error: str | None
+    message_id: str | None
+    attempts: int
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to send one report to one recipient for one slot; `message_id` is the same in every attempt."""
+
+    channel: str
+    recipient: str
+    slot: str
+    message_id: str
+    attempt: int
+    token: str
+
+
+@dataclass(frozen=True)
+class SlotRecord:
+    """One time at which a job was due. `status` is baseline (before the first start), running, done or failed."""
+
+    job: str
+    slot: str
+    slot_at: datetime
+    status: str
+    owner: str | None
+    attempts: int
+    claimed_at: datetime
+    ended_at: datetime | None
+    retry_at: datetime | None
     error: str | None

@@ -14,14 +14,15 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from auditor.errors import LakeError, SettingsError
 
 log = logging.getLogger(__name__)
 
-HEAD = "0002"  # the newest migration; known here so that opening a current database does not read the scripts
+HEAD = "0003"  # the newest migration; known here so that opening a current database does not read the scripts
 BUSY_SECONDS = 30.0
+AWAY_SECONDS = 90.0  # a server that restarts is back before this; who waits longer holds up people
 # One number for all of auditor's writers on a PostgreSQL server; "audi" in ASCII.
 WRITER_LOCK = 0x61756469
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -34,22 +35,59 @@ class Database:
         self._reader = engine
         self._writer = engine.execution_options(auditor_writes=True)
         self._is_postgres = engine.dialect.name == "postgresql"
+        self._was_reached = False  # a URL that never worked is wrong: no sense in waiting
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one moment of the database."""
-        with self._reader.begin() as connection:
+        """A transaction that sees one moment of the database. Raises LakeError where the database is out of reach."""
+        with self._begin(self._reader) as connection:
             if self._is_postgres:
                 connection.execute(text("set transaction isolation level repeatable read, read only"))
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that is the only writer, on PostgreSQL as on SQLite: no lost updates, no deadlocks."""
-        with self._writer.begin() as connection:
+        """A transaction that is the only writer, on PostgreSQL as on SQLite: no lost updates, no deadlocks.
+
+        Raises LakeError where the database is out of reach or its disk is full.
+        """
+        with self._begin(self._writer) as connection:
             if self._is_postgres:
                 connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
             yield connection
+
+    def ping(self) -> None:
+        """Ask the database for a sign of life, without waiting for one. Raises LakeError where there is none."""
+        try:
+            with self._reader.connect() as connection:
+                connection.execute(text("select 1"))
+        except OperationalError as error:
+            raise _unreachable(error) from error
+
+    @contextmanager
+    def _begin(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with self._connect(engine) as connection, connection.begin():
+                yield connection
+        except OperationalError as error:
+            raise _unreachable(error) from error
+
+    def _connect(self, engine: Engine) -> Connection:
+        """A connection; to a server that does not answer, once it does again: nothing has been asked of it yet."""
+        deadline = time.monotonic() + (AWAY_SECONDS if self._is_postgres and self._was_reached else 0)
+        pause = 0.25
+        while True:
+            try:
+                connection = engine.connect()
+            except OperationalError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                log.warning("state database does not answer, waiting reason=%s", _reason(error))
+                time.sleep(pause)
+                pause = min(pause * 2, 5.0)
+            else:
+                self._was_reached = True
+                return connection
 
     def close(self) -> None:
         """Give the connections back."""
@@ -75,7 +113,25 @@ def open_database(url: str) -> Database:
     except (DBAPIError, sqlite3.Error, OSError) as error:
         reason = getattr(error, "orig", None) or error
         raise LakeError(f"the state database {target.render_as_string()} cannot be opened: {reason}") from error
+    except DatabaseAway as error:
+        raise LakeError(f"the state database {target.render_as_string()} cannot be opened: {error.reason}") from error
     return database
+
+
+class DatabaseAway(LakeError):
+    """The state database does not answer, or cannot write."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the state database cannot be used: {reason}")
+        self.reason = reason
+
+
+def _unreachable(error: OperationalError) -> DatabaseAway:
+    return DatabaseAway(_reason(error))
+
+
+def _reason(error: OperationalError) -> str:
+    return str(error.orig or error).strip().partition("\n")[0]
 
 
 def _target(url: str) -> URL:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Float, Row, bindparam, cast, insert, or_, sel
 from auditor import money
 from auditor.errors import SettingsError
 from auditor.finding import SEVERITIES, Finding
-from auditor.records import FindingDetail, FindingEvent, FindingRecord, MuteRecord
+from auditor.records import FindingChange, FindingDetail, FindingEvent, FindingRecord, MuteRecord
 from auditor.state import payload
 from auditor.state.book import Book, run_number
 from auditor.state.mutes import Scope, covering, covers, in_force
@@ -78,6 +78,42 @@ class FindingBook(Book):
         query = select(FINDINGS.c.payload).where(FINDINGS.c.resolved_run_id == run_id).order_by(FINDINGS.c.id)
         with self._database.read() as connection:
             return [payload.decode(text, status="resolved") for text in connection.execute(query).scalars()]
+
+    def resolved_findings(self, since: datetime) -> list[tuple[FindingRecord, Finding]]:
+        """The findings that are resolved since a time, each with the figures of its last sight."""
+        query = select(*_RECORD, FINDINGS.c.payload).where(
+            FINDINGS.c.status == "resolved", FINDINGS.c.resolved_at >= since
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(FINDINGS.c.id)).all()
+        return [(FindingRecord._make(row[:-1]), payload.decode(row.payload, status="resolved")) for row in rows]
+
+    def changes(self, run_id: str, after_run: str | None = None) -> list[FindingChange]:
+        """What became of findings in the runs after `after_run` up to `run_id`: one change for each finding that is news.
+
+        A finding that came and went in between, or that is muted by now, is none. Largest net savings first.
+        """
+        query = (
+            select(FINDING_EVENTS.c.finding_id, FINDING_EVENTS.c.status_from, FINDING_EVENTS.c.status_to)
+            .join(RUNS, RUNS.c.id == FINDING_EVENTS.c.run_id)
+            .order_by(FINDING_EVENTS.c.id)
+        )
+        with self._database.read() as connection:
+            query = query.where(RUNS.c.number <= run_number(connection, run_id))
+            if after_run is not None:
+                query = query.where(RUNS.c.number > run_number(connection, after_run))
+            moves: dict[str, list[tuple[str | None, str]]] = {}
+            for finding_id, before, after in connection.execute(query):
+                moves.setdefault(finding_id, []).append((before, after))
+            kinds = {finding_id: kind for finding_id, path in moves.items() if (kind := _kind(path)) is not None}
+            records = []
+            wanted = list(kinds)
+            for first in range(0, len(wanted), 500):  # SQLite binds a limited number of values
+                some = wanted[first : first + 500]
+                found = connection.execute(select(*_RECORD).where(FINDINGS.c.id.in_(some)))
+                records += [FindingRecord._make(row) for row in found]
+        changes = [FindingChange(kinds[record.id], record) for record in records if record.status != "muted"]
+        return sorted(changes, key=lambda change: (-change.record.monthly_savings_net, change.record.id))
 
     def list_findings(
         self,
@@ -196,6 +232,16 @@ class FindingBook(Book):
         with self._database.read() as connection:
             mutes = _mutes(connection)
         return mutes if expired else in_force(mutes, now or self._clock())
+
+
+def _kind(path: Sequence[tuple[str | None, str]]) -> str | None:
+    """new, resolved, reopened or nothing, for the statuses that a finding went through."""
+    is_first, last = path[0][0] is None, path[-1][1]
+    if last == "resolved":
+        return None if is_first or path[0][0] == "resolved" else "resolved"
+    if is_first:
+        return "new"
+    return "reopened" if any(after == "reopened" for _, after in path) else None
 
 
 _STANDING_COLUMNS = tuple(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -41,6 +41,25 @@ class RunLock:
             )
 
 
+class _Watch:
+    """Tells a dead holder whose expiry lies further ahead than any lock reaches: the clock was set back since.
+
+    Such an expiry would hold for years. A living holder moves it; one that stands still for a whole `ttl` is dead.
+    """
+
+    def __init__(self, ttl: timedelta) -> None:
+        self._ttl = ttl
+        self._seen: tuple[str, datetime] | None = None
+        self._since = 0.0
+
+    def is_dead(self, token: str, expires_at: datetime, now: datetime) -> bool:
+        if expires_at - now <= 2 * self._ttl:
+            return False
+        if self._seen != (token, expires_at):
+            self._seen, self._since = (token, expires_at), time.monotonic()
+        return time.monotonic() - self._since >= self._ttl.total_seconds()
+
+
 class LockBook(Book):
     """The run lock."""
 
@@ -53,7 +72,8 @@ class LockBook(Book):
         """
         lock = RunLock(owner, secrets.token_hex(8))
         deadline = time.monotonic() + wait.total_seconds()
-        while (holder := self._acquire(lock, ttl)) is not None:
+        watch = _Watch(ttl)
+        while (holder := self._acquire(lock, ttl, watch)) is not None:
             if time.monotonic() >= deadline:
                 raise RunLocked(f"another run is going on: {holder}; wait for it, or for its lock to expire")
             time.sleep(0.1)
@@ -68,12 +88,12 @@ class LockBook(Book):
             with self._database.write() as connection:
                 connection.execute(delete(LOCKS).where(LOCKS.c.name == RUN_LOCK, LOCKS.c.token == lock.token))
 
-    def _acquire(self, lock: RunLock, ttl: timedelta) -> str | None:
+    def _acquire(self, lock: RunLock, ttl: timedelta, watch: "_Watch") -> str | None:
         """Take the lock, or say who holds it until when."""
         now = self._clock()
         with self._database.write() as connection:
             held = connection.execute(select(LOCKS).where(LOCKS.c.name == RUN_LOCK)).first()
-            if held is not None and held.expires_at > now:
+            if held is not None and held.expires_at > now and not watch.is_dead(held.token, held.expires_at, now):
                 return f"{held.owner}, since {held.acquired_at:%Y-%m-%dT%H:%M:%SZ}, until {held.expires_at:%Y-%m-%dT%H:%M:%SZ} at least"
             if held is not None:
                 log.warning("run lock expired owner=%s expired_at=%s", held.owner, held.expires_at.isoformat())
@@ -103,7 +123,7 @@ class LockBook(Book):
                     moved = connection.execute(
                         update(LOCKS).where(ours).values(expires_at=self._clock() + ttl)
                     ).rowcount
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, LakeError) as error:
                 # the next beat may succeed; if none does, the lock expires and `check` tells once the database answers
                 log.warning("run lock heartbeat failed owner=%s reason=%s", lock.owner, error)
                 continue

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
+from auditor.errors import SettingsError
 from auditor.records import RunRecord
 from auditor.state.book import Book, run_number
 from auditor.state.tables import RUNS
@@ -64,9 +65,10 @@ class RunBook(Book):
         windows: Mapping[str, Any] | None = None,
         billing_currency: str | None = None,
         note: str | None = None,
+        extras: str | None = None,
         now: datetime | None = None,
     ) -> None:
-        """End a run as complete, partial or failed and keep its document, which is JSON already.
+        """End a run as complete, partial or failed and keep its document, which is JSON already, and its extras, as text.
 
         What is given here replaces what `begin_run` was given. Raises SettingsError for an unknown run.
         """
@@ -76,6 +78,8 @@ class RunBook(Book):
             changes["windows"] = dict(windows)
         if document is not None:
             changes["document"] = json.dumps(document)
+        if extras is not None:
+            changes["extras"] = extras
         changes |= {"status": status, "ended_at": now or self._clock()}
         with self._database.write() as connection:
             run_number(connection, run_id)
@@ -99,8 +103,33 @@ class RunBook(Book):
             document = connection.execute(query).scalar()
         return None if document is None else json.loads(document)
 
+    def get_run(self, run_id: str | None = None) -> RunRecord | None:
+        """A run by its id, or by a beginning of it that no other run shares; without an id the newest with a document.
+
+        Null where no run left a document. Raises SettingsError for an id that names no run, or several.
+        """
+        query = select(*_RECORD).order_by(RUNS.c.number.desc()).limit(2)
+        if run_id is None:
+            query = query.where(RUNS.c.document.is_not(None)).limit(1)
+        else:
+            query = query.where(RUNS.c.id.startswith(run_id, autoescape=True))
+        with self._database.read() as connection:
+            found = [RunRecord(*row) for row in connection.execute(query)]
+        exact = [run for run in found if run.id == run_id] or found
+        if run_id is not None and len(exact) != 1:
+            number = "no run has" if not exact else "several runs have"
+            raise SettingsError(f"{number} the id {run_id!r}; `auditor runs list` shows those there are")
+        return exact[0] if exact else None
+
+    def run_extras(self, run_id: str) -> str | None:
+        """What was kept beside a run's document. Raises SettingsError for an unknown run."""
+        with self._database.read() as connection:
+            number = run_number(connection, run_id)
+            extras: str | None = connection.execute(select(RUNS.c.extras).where(RUNS.c.number == number)).scalar()
+        return extras
+
     def forget_documents(self, before: datetime) -> int:
         """Drop the documents of runs that started before a time; the runs themselves stay. Returns how many."""
         old = (RUNS.c.started_at < before) & RUNS.c.document.is_not(None)
         with self._database.write() as connection:
-            return connection.execute(update(RUNS).where(old).values(document=None)).rowcount
+            return connection.execute(update(RUNS).where(old).values(document=None, extras=None)).rowcount

@@ -1,16 +1,17 @@
 """What went out to whom, and what came of it: notifications and realised savings."""
 
+import secrets
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, insert, or_, select, update
 
-from auditor.records import NotificationRecord, RealisedSaving
+from auditor.records import Claim, NotificationRecord, RealisedSaving
 from auditor.state.book import Book, run_number
 from auditor.state.tables import NOTIFICATIONS, REALISED_SAVINGS
 
-CLAIM_TTL = timedelta(minutes=15)
+CLAIM_TTL = timedelta(minutes=15)  # longer than rendering a report and every timeout of a conversation with a server
 
 
 class SentBook(Book):
@@ -22,49 +23,104 @@ class SentBook(Book):
         recipient: str,
         slot: str,
         *,
+        message_id: str,
         run_id: str | None = None,
+        force: bool = False,
         ttl: timedelta = CLAIM_TTL,
         now: datetime | None = None,
-    ) -> bool:
-        """True for exactly one caller, who then sends the report of this slot and says `slot_sent` or `slot_failed`.
+    ) -> Claim | None:
+        """The right to send the report of this slot, for exactly one caller; null for all others.
 
-        A slot that failed, or whose claim is older than `ttl` because the sender died, can be claimed again.
+        A slot that failed can be claimed again once its `retry_at` has come, and one whose sender died before it handed
+        anything over; a slot that was sent, or of which nobody knows, only with `force`. The message id of the first
+        claim is that of all later ones.
         """
         at = now or self._clock()
         of_slot = _slot(channel, recipient, slot)
         free = or_(
-            NOTIFICATIONS.c.status == "failed",
+            (NOTIFICATIONS.c.status == "failed") & (NOTIFICATIONS.c.retry_at <= at),
             (NOTIFICATIONS.c.status == "claimed") & (NOTIFICATIONS.c.claimed_at <= at - ttl),
         )
-        values = {"status": "claimed", "claimed_at": at, "run_id": run_id, "error": None}
+        if force:
+            free = or_(free, NOTIFICATIONS.c.status.in_(("failed", "sent", "unknown")))
+        token = secrets.token_hex(8)
+        values = {"status": "claimed", "claimed_at": at, "run_id": run_id, "token": token, "retry_at": None}
         with self._database.write() as connection:
-            if connection.execute(select(NOTIFICATIONS.c.id).where(of_slot)).first() is None:
-                connection.execute(
-                    insert(NOTIFICATIONS), values | {"channel": channel, "recipient": recipient, "slot": slot}
-                )
-                return True
-            return connection.execute(update(NOTIFICATIONS).where(of_slot, free).values(values)).rowcount == 1
+            known = connection.execute(select(NOTIFICATIONS).where(of_slot)).first()
+            if known is None:
+                fresh = {"channel": channel, "recipient": recipient, "slot": slot, "message_id": message_id}
+                connection.execute(insert(NOTIFICATIONS), values | fresh | {"attempts": 1})
+                return Claim(channel, recipient, slot, message_id, 1, token)
+            values |= {"message_id": known.message_id or message_id, "attempts": known.attempts + 1}
+            if connection.execute(update(NOTIFICATIONS).where(of_slot, free).values(values)).rowcount == 0:
+                return None
+        return Claim(channel, recipient, slot, known.message_id or message_id, known.attempts + 1, token)
 
-    def slot_sent(self, channel: str, recipient: str, slot: str, *, now: datetime | None = None) -> None:
+    def slot_sending(self, claim: Claim, *, now: datetime | None = None) -> bool:
+        """Note that the message is being handed over from now on. False when the claim was lost: then send nothing."""
+        ours = _claimed(claim) & (NOTIFICATIONS.c.status == "claimed")
+        values = {"status": "sending", "claimed_at": now or self._clock()}
+        with self._database.write() as connection:
+            return connection.execute(update(NOTIFICATIONS).where(ours).values(values)).rowcount == 1
+
+    def slot_sent(self, claim: Claim, *, now: datetime | None = None) -> None:
         """The report of a claimed slot went out."""
-        values = {"status": "sent", "sent_at": now or self._clock()}
-        with self._database.write() as connection:
-            connection.execute(update(NOTIFICATIONS).where(_slot(channel, recipient, slot)).values(values))
+        self._end(claim, status="sent", sent_at=now or self._clock(), error=None)
 
-    def slot_failed(self, channel: str, recipient: str, slot: str, error: str) -> None:
-        """The report of a claimed slot could not be sent; it may be tried again."""
-        values = {"status": "failed", "error": error}
-        with self._database.write() as connection:
-            connection.execute(update(NOTIFICATIONS).where(_slot(channel, recipient, slot)).values(values))
+    def slot_failed(self, claim: Claim, error: str, *, retry_at: datetime | None = None) -> None:
+        """The report of a claimed slot was not handed over; it is tried again at `retry_at`, without one only by force."""
+        self._end(claim, status="failed", error=error, retry_at=retry_at)
 
-    def notifications(self, *, status: str | None = None, limit: int | None = None) -> list[NotificationRecord]:
+    def slot_unknown(self, claim: Claim, error: str) -> None:
+        """Nobody can tell whether the report of a claimed slot arrived."""
+        self._end(claim, status="unknown", error=error)
+
+    def settle_unknown(self, *, ttl: timedelta = CLAIM_TTL, now: datetime | None = None) -> int:
+        """Call unknown what a sender was handing over when it died; returns how many."""
+        stale = (NOTIFICATIONS.c.status == "sending") & (NOTIFICATIONS.c.claimed_at <= (now or self._clock()) - ttl)
+        values = {"status": "unknown", "error": "its sender died while handing it over"}
+        with self._database.write() as connection:
+            return connection.execute(update(NOTIFICATIONS).where(stale).values(values)).rowcount
+
+    def _end(self, claim: Claim, **values: object) -> None:
+        with self._database.write() as connection:
+            connection.execute(update(NOTIFICATIONS).where(_claimed(claim)).values(values))
+
+    def notifications(
+        self, *, status: str | None = None, slot: str | None = None, limit: int | None = None
+    ) -> list[NotificationRecord]:
         """The notifications, newest claim first."""
         columns = (NOTIFICATIONS.c[f.name] for f in fields(NotificationRecord))
         query = select(*columns).order_by(NOTIFICATIONS.c.claimed_at.desc(), NOTIFICATIONS.c.id.desc()).limit(limit)
         if status is not None:
             query = query.where(NOTIFICATIONS.c.status == status)
+        if slot is not None:
+            query = query.where(NOTIFICATIONS.c.slot == slot)
         with self._database.read() as connection:
             return [NotificationRecord(*row) for row in connection.execute(query)]
+
+    def last_reported_run(self, channel: str, recipient: str, *, kind: str, before_slot: str) -> str | None:
+        """The run whose report this recipient was last sent in an earlier slot of a kind; null for the first report.
+
+        A slot is named `<kind> <local time>`. A report of which nobody knows whether it arrived counts as not sent:
+        better to tell the same news twice than never.
+        """
+        query = (
+            select(NOTIFICATIONS.c.run_id)
+            .where(
+                NOTIFICATIONS.c.channel == channel,
+                NOTIFICATIONS.c.recipient == recipient,
+                NOTIFICATIONS.c.slot.startswith(f"{kind} ", autoescape=True),
+                NOTIFICATIONS.c.slot != before_slot,
+                NOTIFICATIONS.c.status == "sent",
+                NOTIFICATIONS.c.run_id.is_not(None),
+            )
+            .order_by(NOTIFICATIONS.c.sent_at.desc(), NOTIFICATIONS.c.id.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            run_id: str | None = connection.execute(query).scalar()
+        return run_id
 
     def record_realised(self, run_id: str, savings: Iterable[RealisedSaving], *, now: datetime | None = None) -> None:
         """Keep what a run saw saved; a finding's earlier figure for the same billing period is replaced.
@@ -99,3 +155,7 @@ def _slot(channel: str, recipient: str, slot: str) -> ColumnElement[bool]:
     return and_(
         NOTIFICATIONS.c.channel == channel, NOTIFICATIONS.c.recipient == recipient, NOTIFICATIONS.c.slot == slot
     )
+
+
+def _claimed(claim: Claim) -> ColumnElement[bool]:
+    return and_(_slot(claim.channel, claim.recipient, claim.slot), NOTIFICATIONS.c.token == claim.token)

@@ -10,9 +10,10 @@ from auditor.state.findings import FindingBook
 from auditor.state.lock import LockBook
 from auditor.state.runs import RunBook
 from auditor.state.sent import SentBook
+from auditor.state.slots import SlotBook
 
 
-class State(RunBook, DeliveryBook, FindingBook, SentBook, LockBook):
+class State(RunBook, DeliveryBook, FindingBook, SentBook, SlotBook, LockBook):
     """One state database. Every method is one short transaction, whole or not at all; times are aware, money is Decimal."""
 
     @classmethod
@@ -22,6 +23,10 @@ class State(RunBook, DeliveryBook, FindingBook, SentBook, LockBook):
         Raises SettingsError for a URL that names no such database, LakeError where it cannot be opened.
         """
         return cls(open_database(url), clock)
+
+    def ping(self) -> None:
+        """Ask the database for a sign of life. Raises LakeError where there is none."""
+        self._database.ping()
 
     def close(self) -> None:
         """Give the connections back."""

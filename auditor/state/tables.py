@@ -26,6 +26,7 @@ class RunRow(SQLModel, table=True):
     exit_status: int | None = None
     document: str | None = Field(default=None, sa_type=Text)  # findings.json as written, key order kept
     note: str | None = None
+    extras: str | None = Field(default=None, sa_type=Text)  # what the report shows beside the document
 
 
 class DeliveryRow(SQLModel, table=True):
@@ -182,6 +183,31 @@ class NotificationRow(SQLModel, table=True):
     claimed_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     error: str | None = None
+    message_id: str | None = None
+    token: str | None = None  # of the sender whose claim this is
+    attempts: int = 1
+    retry_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class ScheduleSlotRow(SQLModel, table=True):
+    """One time at which a job of the schedule was due. `slot` is local wall time, so that a repeated hour is one slot."""
+
+    __tablename__ = "schedule_slots"
+    __table_args__ = (UniqueConstraint("job", "slot", name="schedule_slots_slot"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    job: str
+    slot: str
+    slot_at: datetime = Field(sa_type=UtcDateTime)
+    status: str
+    owner: str | None = None
+    token: str | None = None
+    attempts: int
+    claimed_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    retry_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    error: str | None = None
 
 
 class RealisedSavingRow(SQLModel, table=True):
@@ -213,4 +239,5 @@ MUTES = _table(MuteRow)
 FINDINGS = _table(FindingRow)
 FINDING_EVENTS = _table(FindingEventRow)
 NOTIFICATIONS = _table(NotificationRow)
+SCHEDULE_SLOTS = _table(ScheduleSlotRow)
 REALISED_SAVINGS = _table(RealisedSavingRow)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,30 +23,53 @@ NOW = datetime(2026, 3, 1, 6, tzinfo=UTC)
 _names = count()
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Path]:
-    """The socket folder of a server that lives as long as the tests; skips where none can be had."""
+class PostgresServer:
+    """A server that listens on a socket in its folder."""
+
+    def __init__(self, initdb: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="auditor-pg-"))
+        self._pg_ctl = str(Path(initdb).with_name("pg_ctl"))
+        who: dict[str, object] = {}
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+            nobody = pwd.getpwnam("nobody")
+            who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+        self._how = {"stdout": subprocess.DEVNULL, "cwd": self.folder, **who}
+        self._run(initdb, "-D", "data", "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
+
+    def start(self) -> None:
+        options = f"-k {self.folder} -c listen_addresses='' -c fsync=off"
+        self._run(self._pg_ctl, "-D", "data", "-o", options, "-l", "log", "-w", "start")
+
+    def stop(self) -> None:
+        self._run(self._pg_ctl, "-D", "data", "-m", "immediate", "stop")
+
+    def _run(self, *words: str) -> None:
+        subprocess.run(words, check=True, **self._how)  # type: ignore[call-overload]
+
+
+@contextmanager
+def a_postgres_server() -> Iterator[PostgresServer]:
+    """A running server of its own; skips where none can be had."""
     pytest.importorskip("psycopg")
     places = [shutil.which("initdb"), *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")))]
     initdb = next((place for place in places if place), None)
     if initdb is None:
         pytest.skip("no PostgreSQL server is installed")
-    folder = Path(tempfile.mkdtemp(prefix="auditor-pg-"))
-    # PostgreSQL refuses to run as root
-    nobody = pwd.getpwnam("nobody")
-    who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
-    if who:
-        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-    pg_ctl = str(Path(initdb).with_name("pg_ctl"))
-    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, **who}
+    server = PostgresServer(initdb)
     try:
-        subprocess.run([initdb, "-D", "data", "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8"], check=True, **quiet)
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        subprocess.run([pg_ctl, "-D", "data", "-o", options, "-l", "log", "-w", "start"], check=True, **quiet)
-        yield folder
+        server.start()
+        yield server
+        server.stop()
     finally:
-        subprocess.run([pg_ctl, "-D", "data", "-m", "immediate", "stop"], check=False, **quiet)
-        shutil.rmtree(folder)
+        shutil.rmtree(server.folder)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Path]:
+    """The socket folder of a server that lives as long as the tests; skips where none can be had."""
+    with a_postgres_server() as server:
+        yield server.folder
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from sqlmodel import SQLModel
 
 from auditor.errors import LakeError, SettingsError
 from auditor.state import State, database
-from tests.state.conftest import NOW, a_delivery, a_file, a_finding
+from tests.state.conftest import NOW, a_delivery, a_file, a_finding, a_postgres_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,6 +72,21 @@ def test_an_older_database_is_upgraded_with_its_data(url: str) -> None:
     with State.open(url, clock=lambda: NOW) as state:
         assert [run.id for run in state.runs_list()] == ["r1"]
         assert state.record_findings("r1", [a_finding()], set())[0].status == "new"
+
+
+def test_a_notification_of_the_schema_before_keeps_its_place(url: str) -> None:
+    migrate(url, "0002")
+    with create_engine(engine_url(url)).begin() as connection:
+        connection.execute(
+            text(
+                "insert into notifications (channel, recipient, slot, status, claimed_at) values ('smtp', 'a', 's', 'sent', '2026-01-01 00:00:00')"
+            )
+        )
+    with State.open(url, clock=lambda: NOW) as state:
+        assert state.claim_slot("smtp", "a", "s", message_id="<m@example.com>") is None
+        forced = state.claim_slot("smtp", "a", "s", message_id="<m@example.com>", force=True)
+        assert forced is not None
+        assert (forced.message_id, forced.attempt) == ("<m@example.com>", 2)
 
 
 def test_every_migration_can_be_taken_back(url: str) -> None:
@@ -173,3 +189,28 @@ def test_a_reader_sees_one_moment_while_another_commits(new_state: Callable[[], 
         before = connection.execute(query).scalar()
         writer.commit_delivery(writer.begin_run(), a_delivery("new"), [a_file("new.parquet")])
         assert connection.execute(query).scalar() == before == 1
+
+
+def test_what_a_database_that_went_away_makes_of_a_question_is_a_lake_error(tmp_path: Path) -> None:
+    with State.open(str(tmp_path / "state.db")) as state:
+        state.ping()
+        with create_engine(f"sqlite:///{tmp_path / 'state.db'}").begin() as connection:
+            connection.execute(text("drop table schedule_slots"))
+        with pytest.raises(LakeError, match="cannot be used: no such table"):
+            state.slots()
+
+
+@pytest.mark.slow
+def test_a_server_that_restarts_is_waited_for() -> None:
+    with a_postgres_server() as server:
+        url = f"postgresql://postgres@/postgres?host={server.folder}"
+        with State.open(url, clock=lambda: NOW) as state:
+            run = state.begin_run()
+            server.stop()
+            with pytest.raises(LakeError, match="cannot be used"):
+                state.ping()
+            later = threading.Timer(2, server.start)
+            later.start()
+            state.finish_run(run, "complete", {"a": 1})
+            later.join()
+            assert state.run_document(run) == {"a": 1}

@@ -10,7 +10,7 @@ import pytest
 
 from auditor.errors import SettingsError
 from auditor.finding import Finding
-from auditor.records import MuteRecord, RealisedSaving
+from auditor.records import Claim, MuteRecord, RealisedSaving
 from auditor.state import State
 from tests.state.conftest import NOW, a_finding, empty_database
 
@@ -265,18 +265,97 @@ def test_findings_are_listed_by_what_is_asked_with_the_dearest_first(state: Stat
     assert ids(status=["new", "reopened"]) == [hundred.id, nine.id]
 
 
-def test_a_report_is_claimed_once_and_again_only_after_failure_or_death(state: State) -> None:
-    slot = ("smtp", "finops@example.com", "2026-03-01 weekly")
-    assert state.claim_slot(*slot)
-    assert not state.claim_slot(*slot)
-    state.slot_failed(*slot, error="connection refused")
-    assert state.claim_slot(*slot)
-    assert state.claim_slot(*slot, now=NOW + timedelta(hours=1))
-    state.slot_sent(*slot)
-    assert not state.claim_slot(*slot, now=NOW + timedelta(days=9))
-    assert state.claim_slot("smtp", "ops@example.com", "2026-03-01 weekly")
+SLOT = ("smtp", "finops@example.com", "report 2026-03-02T07:00")
+
+
+def claim(state: State, slot: tuple[str, str, str] = SLOT, **more: object) -> Claim | None:
+    return state.claim_slot(*slot, message_id="<a@example.com>", **more)  # type: ignore[arg-type]
+
+
+def taken(state: State, **more: object) -> Claim:
+    found = claim(state, **more)
+    assert found is not None
+    return found
+
+
+def test_a_report_is_claimed_by_one_sender_only(state: State) -> None:
+    assert taken(state).attempt == 1
+    assert claim(state) is None
+    assert claim(state, ("smtp", "ops@example.com", SLOT[2])) is not None
+
+
+def test_a_report_that_failed_is_claimed_again_when_its_time_has_come_with_the_same_message_id(state: State) -> None:
+    state.slot_failed(taken(state), "connection refused", retry_at=NOW + timedelta(minutes=2))
+    assert claim(state, now=NOW + timedelta(minutes=1)) is None
+    again = state.claim_slot(*SLOT, message_id="<other@example.com>", now=NOW + timedelta(minutes=3))
+    assert again is not None
+    assert (again.message_id, again.attempt) == ("<a@example.com>", 2)
+    state.slot_sent(again)
+    assert claim(state, now=NOW + timedelta(days=9)) is None
     [sent] = state.notifications(status="sent")
-    assert (sent.recipient, sent.sent_at, sent.error) == ("finops@example.com", NOW, None)
+    assert (sent.recipient, sent.sent_at, sent.error, sent.attempts) == ("finops@example.com", NOW, None, 2)
+
+
+def test_a_report_that_was_given_up_is_not_claimed_again(state: State) -> None:
+    state.slot_failed(taken(state), "no such mailbox")
+    assert claim(state, now=NOW + timedelta(days=9)) is None
+    assert claim(state, force=True) is not None
+
+
+def test_a_sender_that_dies_before_handing_over_is_replaced_and_cannot_come_back(state: State) -> None:
+    first = taken(state)
+    second = taken(state, now=NOW + timedelta(hours=1))
+    assert not state.slot_sending(first)
+    assert state.slot_sending(second)
+
+
+def test_a_sender_that_dies_while_handing_over_leaves_the_slot_unknown_for_force_only(state: State) -> None:
+    assert state.slot_sending(taken(state))
+    assert state.settle_unknown(now=NOW + timedelta(minutes=1)) == 0
+    assert claim(state, now=NOW + timedelta(hours=1)) is None
+    assert state.settle_unknown(now=NOW + timedelta(hours=1)) == 1
+    assert [each.status for each in state.notifications()] == ["unknown"]
+    assert claim(state, now=NOW + timedelta(days=9)) is None
+    assert taken(state, force=True).message_id == "<a@example.com>"
+
+
+def test_the_last_report_is_that_of_an_earlier_slot_that_was_sent(state: State) -> None:
+    run = state.begin_run()
+    for slot in ("report 2026-02-23T07:00", "digest 2026-03-01T07:00"):
+        found = state.claim_slot("smtp", "finops@example.com", slot, message_id="<b@example.com>", run_id=run)
+        assert found is not None
+        state.slot_sent(found)
+    found = state.claim_slot(
+        "smtp", "ops@example.com", "report 2026-02-23T07:00", message_id="<c@example.com>", run_id=run
+    )
+    assert found is not None
+    state.slot_unknown(found, "connection lost")
+    assert state.last_reported_run("smtp", "finops@example.com", kind="report", before_slot=SLOT[2]) == run
+    assert state.last_reported_run("smtp", "ops@example.com", kind="report", before_slot=SLOT[2]) is None
+
+
+def test_changes_between_two_runs_are_told_once_a_finding(state: State) -> None:
+    runs = []
+    for turn, present in enumerate((["kept", "gone"], ["kept", "brief"], ["kept", "fresh"], ["kept", "fresh", "gone"])):
+        runs.append(state.begin_run())
+        found = [a_finding(subject, monthly_savings_net=Decimal(turn)) for subject in present]
+        state.record_findings(runs[-1], found, {("gpu.idle_instance", "aws")})
+        state.finish_run(runs[-1], "complete", {})
+    between = {(change.kind, change.record.subject) for change in state.changes(runs[2], runs[0])}
+    assert between == {("resolved", "gone"), ("new", "fresh")}
+    whole = {(change.kind, change.record.subject) for change in state.changes(runs[3], runs[0])}
+    assert whole == {("reopened", "gone"), ("new", "fresh")}
+    assert [change.kind for change in state.changes(runs[0])] == ["new", "new"]
+
+
+def test_resolved_findings_come_with_the_window_of_their_last_sight(state: State) -> None:
+    run = state.begin_run()
+    state.record_findings(run, [IDLE], ALL)
+    later = state.begin_run()
+    state.record_findings(later, [], ALL)
+    [(record, finding)] = state.resolved_findings(NOW - timedelta(days=1))
+    assert (record.id, record.status, finding.window_end) == (IDLE.id, "resolved", IDLE.window_end)
+    assert state.resolved_findings(NOW + timedelta(days=1)) == []
 
 
 def test_realised_savings_are_kept_once_a_period(state: State) -> None:

@@ -217,3 +217,36 @@ def test_the_lock_of_a_killed_run_expires_and_the_run_is_interrupted(url: str) -
     assert process.returncode == -9, output
     with State.open(url) as state, state.run_lock(f"after {os.getpid()}", wait=timedelta(seconds=5)):
         assert [run.status for run in state.runs_list()] == ["interrupted"]
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id_and_keeps_its_extras(state: State) -> None:
+    assert state.get_run() is None
+    runs = [state.begin_run(now=NOW + timedelta(days=day)) for day in range(2)]
+    state.finish_run(runs[0], "complete", {"a": 1}, extras='{"b": 2}')
+    newest = state.get_run()
+    assert newest is not None
+    assert newest.id == runs[0]  # the other left no document
+    assert state.run_extras(runs[0]) == '{"b": 2}'
+    assert state.run_extras(runs[1]) is None
+    found = state.get_run(runs[1][:14])
+    assert found is not None
+    assert found.id == runs[1]
+    for wrong, says in ((runs[0][:4], "several runs have"), ("x", "no run has"), ("%", "no run has")):
+        with pytest.raises(SettingsError, match=says):
+            state.get_run(wrong)
+    assert state.forget_documents(NOW + timedelta(days=9)) == 1
+    assert state.run_extras(runs[0]) is None
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_lock_taken_before_the_clock_was_set_back_is_taken_over_when_its_holder_is_still(url: str) -> None:
+    ttl = timedelta(seconds=0.4)
+    with State.open(url, clock=lambda: NOW + timedelta(days=9000)) as dead:
+        held = dead.run_lock("dead", ttl=timedelta(hours=1))
+        held.__enter__()  # its heart beats once in a quarter of an hour: as good as dead
+        with State.open(url, clock=lambda: NOW) as state:
+            with pytest.raises(RunLocked), state.run_lock("b", ttl=ttl):
+                pass
+            with state.run_lock("b", ttl=ttl, wait=timedelta(seconds=5)) as lock:
+                lock.check()
+        held.__exit__(None, None, None)
