@@ -61,7 +61,7 @@ def bar(parts: Sequence[tuple[str, str, Decimal]], whole: Decimal, scale: Decima
         if width > 0:
             room = next((name for name, least in ROOMS if width >= least), "none")
             share = figures.percent(value, whole)
-            segments.append(Segment(style, name, value, share, _round(x), _round(width), room))
+            segments.append(Segment(style, name, value, share, rounded(x), rounded(width), room))
         x += width
     return tuple(segments)
 
@@ -72,42 +72,63 @@ def spark(values: Sequence[Decimal]) -> str:
     if top <= 0:
         return ""
     return "".join(
-        f"M{i} 20v-{_round(Decimal(20) * value / top)}h.8V20z" for i, value in enumerate(values) if value > 0
+        f"M{i} 20v-{rounded(Decimal(20) * value / top)}h.8V20z" for i, value in enumerate(values) if value > 0
     )
 
 
 def columns(
-    values: Mapping[tuple[date, str], Decimal], series: Sequence[tuple[str, str]], currency: str
+    values: Mapping[tuple[date, str], Decimal],
+    series: Sequence[tuple[str, str]],
+    currency: str,
+    expected: Mapping[tuple[date, str], Decimal] | None = None,
 ) -> Columns | None:
     """Stacked columns of values by (day, series), series being (style, name) from the bottom up; null without a day.
+
+    `expected` days follow those of `values` and are drawn faint; columns of weeks have none.
 
     Costs below zero (a correction) hang under the base line.
     """
     days = _every_day({day for day, _ in values})
     if not days:
         return None
-    by_week = len(days) > MANY_DAYS
+    ahead: list[date] = []
+    if expected and len(days) <= MANY_DAYS:
+        known = days[-1]
+        ahead = [day for day in _every_day({known, *(day for day, _ in expected)}) if day > known]
+        days = [*days, *ahead]
+        values = {**values, **{key: value for key, value in expected.items() if key[0] > known}}
+    by_week = len(days) - len(ahead) > MANY_DAYS
     if by_week:
         days, values = _weeks(values)
+    faint = set(ahead)
     heights = [[values.get((day, name), Decimal(0)) for _, name in series] for day in days]
     top = max(sum((v for v in column if v > 0), Decimal(0)) for column in heights)
     bottom = min(sum((v for v in column if v < 0), Decimal(0)) for column in heights)
-    step = _step(max(top, -bottom))
-    top = (top / step).to_integral_value(ROUND_CEILING) * step
-    bottom = (bottom / step).to_integral_value(ROUND_FLOOR) * step
+    unit = step(max(top, -bottom))
+    top = (top / unit).to_integral_value(ROUND_CEILING) * unit
+    bottom = (bottom / unit).to_integral_value(ROUND_FLOOR) * unit
     if top == bottom:
-        top = step
+        top = unit
     pixels = Decimal(HEIGHT) / (top - bottom)
     pitch = (100 - LEFT) / len(days)
     parts: list[Column] = []
     for i, (day, column) in enumerate(zip(days, heights, strict=True)):
         x = LEFT + i * pitch
         parts.extend(
-            _stack(day=day, column=column, series=series, currency=currency, x=x, pitch=pitch, top=top, pixels=pixels)
+            _stack(
+                day=day,
+                column=column,
+                series=[(f"{style} faint", f"{name}, expected") for style, name in series] if day in faint else series,
+                currency=currency,
+                x=x,
+                pitch=pitch,
+                top=top,
+                pixels=pixels,
+            )
         )
-    count = int((top - bottom) / step)
-    grid = tuple((_round((step * i) * pixels), figures.short(top - step * i)) for i in range(count + 1))
-    return Columns(tuple(parts), grid, _dates(days, pitch), by_week, _round(top * pixels))
+    count = int((top - bottom) / unit)
+    grid = tuple((rounded((unit * i) * pixels), figures.short(top - unit * i)) for i in range(count + 1))
+    return Columns(tuple(parts), grid, _dates(days, pitch), by_week, rounded(top * pixels))
 
 
 def _stack(
@@ -127,7 +148,7 @@ def _stack(
             continue
         start = above + value if value > 0 else below
         about = f"{figures.day(day)}, {name}: {figures.money(value, currency)}"
-        y, height = _round((top - start) * pixels), _round(abs(value) * pixels)
+        y, height = rounded((top - start) * pixels), rounded(abs(value) * pixels)
         parts.append(Column(style, about, round(x + pitch * 0.1, 2), round(pitch * 0.8, 2), y, height))
         above, below = (above + value, below) if value > 0 else (above, below + value)
     return parts
@@ -161,7 +182,7 @@ def _weeks(values: Mapping[tuple[date, str], Decimal]) -> tuple[list[date], dict
     return sorted({day for day, _ in weekly}), weekly
 
 
-def _step(top: Decimal) -> Decimal:
+def step(top: Decimal) -> Decimal:
     """Distance of the grid lines: 1, 2 or 5 times a power of ten, so that about four lines reach the top."""
     if top <= 0:
         return Decimal(1)
@@ -169,5 +190,6 @@ def _step(top: Decimal) -> Decimal:
     return next(unit * factor for factor in (1, 2, 5, 10) if unit * factor * 4 >= top)
 
 
-def _round(value: Decimal) -> float:
+def rounded(value: Decimal) -> float:
+    """As coordinates are written."""
     return round(float(value), 2)

@@ -1,6 +1,6 @@
 """Writes a finding's evidence and arithmetic as lines of text and figure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -80,18 +80,34 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def arithmetic(finding: Mapping[str, Any]) -> list[Step]:
-    """From the resource's cost a month to the finding's net savings, each step with its reason."""
+def arithmetic(finding: Mapping[str, Any], rivals: Iterable[Mapping[str, Any]] = ()) -> list[Step]:
+    """From the window's cost to the finding's net savings a month, each step with its reason.
+
+    `rivals` are the other findings on the same resource, which may have counted the same money first.
+    """
     cost, gross = figures.amount(finding["monthly_cost"]), figures.amount(finding["monthly_savings"])
-    net = figures.amount(finding["monthly_savings_net"])
+    net, freed = figures.amount(finding["monthly_savings_net"]), figures.amount(finding["freed_commitment"])
     length = figures.hours(finding["window"])
-    scale = f", the window’s {figures.number(length)} hours scaled to 730" if length else ""
-    steps = [Step("", f"Effective cost a month{scale}", cost, False)]
-    if cost != gross:
-        steps.append(Step("−", "Would still be billed", cost - gross, False))
+    steps: list[Step] = []
+    if length and length != 730:
+        words = f"Effective cost in the {figures.number(length)} hours of {figures.period(finding['window'])}"
+        steps.append(Step("", words, (cost * length / 730).quantize(Decimal("1e-12")), False))
+        steps.append(Step("=", f"A month of 730 hours: × 730 / {figures.number(length)}", cost, True))
+    else:
+        steps.append(Step("", "Effective cost a month of 730 hours", cost, False))
+    stays = cost - gross
+    covered = min(freed, stays)
+    if covered > 0:
+        steps.append(Step("−", "Covered by a commitment, which goes on being billed", covered, False))
+    if stays > covered:
+        steps.append(Step("−", "Would still be billed", stays - covered, False))
     steps.append(Step("=", "Would no longer be billed", gross, True))
     if gross != net:
-        steps.append(Step("−", "Already counted in other findings on the same resource", gross - net, False))
+        words = "Already counted in other findings on the same resource"
+        named = [rival["title"] for rival in rivals if figures.amount(rival["monthly_savings_net"]) > 0][:2]
+        if named:
+            words = f"Already counted in: {'; '.join(shorten(str(name), 80) for name in named)}"
+        steps.append(Step("−", words, gross - net, False))
         steps.append(Step("=", "Net savings a month", net, True))
     return steps
 

@@ -29,6 +29,67 @@ class GpuSlice(NamedTuple):
     currency: str
 
 
+class DayTotal(NamedTuple):
+    """EffectiveCost of one provider on one day, also of days before the window: what a forecast goes by."""
+
+    provider: str
+    day: date
+    currency: str
+    effective_cost: Decimal
+
+
+class MachineDay(NamedTuple):
+    """Part of the GPU ledger: one class of one machine on one day."""
+
+    provider: str
+    resource_id: str
+    name: str | None
+    owner: str | None
+    machine_type: str | None
+    day: date
+    accelerator_class: str
+    effective_cost: Decimal
+    currency: str
+
+
+class WeekHour(NamedTuple):
+    """Part of the GPU ledger: one class of one hour (0-23, UTC) of one weekday, Monday being 0."""
+
+    weekday: int
+    hour: int
+    accelerator_class: str
+    effective_cost: Decimal
+    currency: str
+
+
+class Samples(NamedTuple):
+    """One line of a finding's chart: a value for each step of hours, null where nothing was sampled.
+
+    `unit` is ratio, GB, bytes or count; `threshold` is what the rule compares with, in the same unit.
+    """
+
+    label: str
+    unit: str
+    start: datetime
+    step_hours: int
+    values: tuple[float | None, ...]
+    threshold: float | None = None
+
+
+class TransferPayer(NamedTuple):
+    """What one owner's resource paid for one kind of transfer or NAT."""
+
+    owner: str | None
+    provider: str
+    account_id: str | None
+    resource_id: str | None
+    resource_name: str | None
+    kind: str
+    gigabytes: Decimal | None
+    effective_cost: Decimal
+    currency: str
+
+
 class TransferEdge(NamedTuple):
     """Charged bytes from one place to another; a place is a region, a zone, `internet`, or null where unknown."""
 
@@ -65,6 +126,22 @@ class SourceNote(NamedTuple):
     note: str
 
 
+class Mute(NamedTuple):
+    """Why a finding is muted, by whom, and until which day (null: until it is lifted)."""
+
+    author: str
+    reason: str
+    until: str | None
+
+
+class Setting(NamedTuple):
+    """A setting of the audit that shaped the figures, with the sentence that explains it."""
+
+    name: str
+    value: str
+    about: str
+
+
 class PreviousRun(NamedTuple):
     """The figures of the run before this one."""
 
@@ -78,7 +155,7 @@ class PreviousRun(NamedTuple):
 @dataclass(frozen=True)
 class RuleText:
     """What a rule's header says. `parameters` holds the values used, name to value or to a table with `value`,
-    `unit` and `about`."""
+    `unit`, `about` and, where another than the rule's own was used, `default`."""
 
     title: str
     why: str
@@ -91,14 +168,23 @@ class RuleText:
 class Extras:
     """Series and texts that findings.json does not hold.
 
-    `notices` are sentences that must be the first thing a reader sees, such as data that stopped arriving.
+    `notices` are sentences that must be the first thing a reader sees, such as data that stopped arriving. `samples`
+    and `mutes` are by finding id, `account_names` by account id, where the bill names the account.
     """
 
     daily_costs: tuple[DailyCost, ...] | None = None
     gpu_by_day: tuple[GpuSlice, ...] | None = None
     gpu_by_owner: tuple[GpuSlice, ...] | None = None
     gpu_by_model: tuple[GpuSlice, ...] | None = None
+    history: tuple[DayTotal, ...] | None = None
+    machine_days: tuple[MachineDay, ...] | None = None
+    week_hours: tuple[WeekHour, ...] | None = None
     transfer_edges: tuple[TransferEdge, ...] | None = None
+    transfer_payers: tuple[TransferPayer, ...] | None = None
+    samples: Mapping[str, tuple[Samples, ...]] = field(default_factory=dict)
+    account_names: Mapping[str, str] = field(default_factory=dict)
+    mutes: Mapping[str, Mute] = field(default_factory=dict)
+    settings: tuple[Setting, ...] | None = None
     no_telemetry: tuple[NoTelemetry, ...] | None = None
     classification: tuple[Classification, ...] | None = None
     rule_texts: Mapping[str, RuleText] | None = None

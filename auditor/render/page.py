@@ -10,26 +10,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from auditor.assets import room
-from auditor.render import evidence, figures, view
+from auditor.render import evidence, figures, forecast, lines, machines, transfers, view
 from auditor.render.extras import Extras
 from auditor.render.text import safe_url, shorten, visible
 
-TRANSFERS = {
-    "transfer.inter_zone": "between zones",
-    "transfer.inter_region": "between regions",
-    "transfer.internet": "to the internet",
-    "transfer.internet_in": "from the internet",
-    "transfer.public_ip_same_region": "within a region over public addresses",
-    "transfer.peering": "over peering",
-    "transfer.direct_connect": "over a dedicated line",
-    "transfer.transit_gateway": "through a transit gateway",
-    "transfer.vpn": "over VPN",
-    "transfer.cdn": "from the CDN",
-    "transfer.other": "other transfer",
-    "nat.bytes": "processed by NAT",
-    "nat.hours": "NAT gateway hours",
-}
 CARDS = 1_100_000  # bytes of the findings told in full
+PATH = 52  # characters of a source's path that a column holds
 COMMAND = 4000  # characters of one command shown; no remedy comes near it
 
 
@@ -38,10 +24,11 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
     folder = room("reports")
     style = (folder / "report.css").read_text("utf-8")
     script = (folder / "report.js").read_text("utf-8")
-    environment = _environment()
+    environment = _environment(extras)
     template = environment.get_template("report.html.j2")
     answers = view.checks(document, extras)
     first = document["totals"]["currency"]
+    currencies = {row["currency"] for row in document["gpu_ledger"]}
     return template.render(
         style=Markup(style),  # noqa: S704 - our own files, and the policy below names their digests
         script=Markup(script),  # noqa: S704
@@ -66,6 +53,11 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
         closed=view.closed(document),
         left_out=view.opened(document)[view.LISTED :],
         changes=view.changes(document, extras),
+        moved=view.moved(document, extras),
+        machines={ledger: machines.machines(extras.machine_days or (), ledger) for ledger in currencies},
+        weeks={ledger: machines.week(extras.week_hours or (), ledger) for ledger in currencies},
+        maps=transfers.maps(extras.transfer_edges or (), first),
+        payers=transfers.payers(extras.transfer_payers or (), first),
         fired=_fired(document),
         generated=extras.generated_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC") if extras.generated_at else None,
     )
@@ -76,8 +68,13 @@ def _cards(environment: Environment, document: Mapping[str, Any], extras: Extras
     template = environment.get_template("card.html.j2")
     cards: dict[str, Markup] = {}
     left = CARDS
+    rivals = view.rivals(document)
     for finding in view.shown(document):
-        card = template.render(f=finding, extras=extras)
+        others = [
+            other for other in rivals.get((finding["provider"], finding["resource_id"]), ()) if other is not finding
+        ]
+        chart = lines.chart(finding, extras.samples.get(finding["id"], ()))
+        card = template.render(f=finding, extras=extras, rivals=others, chart=chart)
         left -= len(card.encode("utf-8", "replace"))
         if left < 0:
             break
@@ -85,7 +82,7 @@ def _cards(environment: Environment, document: Mapping[str, Any], extras: Extras
     return cards
 
 
-def _environment() -> Environment:
+def _environment(extras: Extras) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(room("reports")),
         autoescape=True,
@@ -99,16 +96,23 @@ def _environment() -> Environment:
         whole=lambda value, currency: _money(value, currency, 0),
         figure=lambda value, places=0: _data(value, figures.number(value, places)),
         percent=figures.percent,
+        plainfigure=figures.number,
+        target=transfers.target,
+        lastday=_last_day,
+        short_path=_short_path,
+        tail=lambda text: text.rpartition("/")[2] or text,
         day=figures.day,
         period=figures.period,
         url=safe_url,
         shorten=shorten,
         sentence=lambda text: text[:1].upper() + text[1:].rstrip(". ") + "." if text else "",
-        transfer=lambda kind: TRANSFERS.get(kind, kind),
+        transfer=lambda kind: transfers.KINDS.get(kind, kind),
         command=_command,
         provider=view.provider_name,
         plural=view.plural,
-        where=view.where,
+        where=lambda finding: view.where(finding, extras.account_names),
+        foretold=lambda ahead: isinstance(ahead, forecast.Forecast),
+        short=figures.short,
         subject=view.subject,
     )
     environment.globals.update(
@@ -141,6 +145,20 @@ def _data(value: Any, text: str) -> Markup:
         return escape(figures.ABSENT)
     digits = figures.exact(value)
     return Markup('<span title="{}">{}</span>').format(digits, text)
+
+
+def _last_day(as_of: str) -> str:
+    """The last day before an end given as a date or a time."""
+    return figures.last_day(as_of if "T" in as_of else f"{as_of}T00:00:00")
+
+
+def _short_path(path: str) -> str:
+    """The last folders of a path that is longer than a line."""
+    parts = path.split("/")
+    kept = parts[-1:]
+    while len(kept) < len(parts) and len("/".join(kept)) + len(parts[-len(kept) - 1]) < PATH:
+        kept.insert(0, parts[-len(kept) - 1])
+    return path if len(kept) == len(parts) else "…/" + "/".join(kept)
 
 
 def _command(text: str) -> Markup:

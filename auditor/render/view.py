@@ -9,6 +9,7 @@ from typing import Any
 
 from auditor.render import charts, figures
 from auditor.render.extras import DailyCost, Extras, GpuSlice
+from auditor.render.forecast import Forecast, Unknown, forecast
 
 CLASSES: Mapping[str, str] = {
     "productive": "Productive",
@@ -75,6 +76,7 @@ class Spend:
     legend: tuple[tuple[str, str], ...]
     columns: charts.Columns | None
     rankings: tuple[Ranking, ...]
+    forecast: Forecast | Unknown
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Line:
     hours: Decimal
     cost: Decimal
     at_work: str
+    per_hour: Decimal | None
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Ledger:
     cost: Decimal
     hours: Decimal
     at_work: str
+    per_hour: Decimal | None
     segments: tuple[charts.Segment, ...]
     classes: tuple[tuple[str, str, str, Decimal, Decimal, str], ...]
     providers: tuple[Line, ...]
@@ -280,10 +284,10 @@ def spend(extras: Extras, currency: str) -> list[Spend]:
     by_currency: dict[str, list[DailyCost]] = defaultdict(list)
     for row in extras.daily_costs or ():
         by_currency[row.currency].append(row)
-    return [_spend(by_currency[c], c) for c in sorted(by_currency, key=lambda c: (c != currency, c))]
+    return [_spend(by_currency[c], c, extras) for c in sorted(by_currency, key=lambda c: (c != currency, c))]
 
 
-def _spend(rows: Sequence[DailyCost], currency: str) -> Spend:
+def _spend(rows: Sequence[DailyCost], currency: str, extras: Extras) -> Spend:
     cuts: list[dict[tuple[str, str], dict[date, Decimal]]] = [
         defaultdict(lambda: defaultdict(Decimal)) for _ in range(4)
     ]
@@ -292,7 +296,7 @@ def _spend(rows: Sequence[DailyCost], currency: str) -> Spend:
         keys = (
             (provider, ""),
             (row.service or "No service", provider),
-            (row.account_id or "No account", provider),
+            _account(row.account_id, provider, extras.account_names),
             (row.owner or NO_OWNER, ""),
         )
         for cut, key in zip(cuts, keys, strict=True):
@@ -304,8 +308,20 @@ def _spend(rows: Sequence[DailyCost], currency: str) -> Spend:
     names = [row.name for row in rankings[0].rows]
     series = [(f"s{i + 1}" if i < SERIES - 1 else "s6", name) for i, name in enumerate(names)]
     values = {(day, key[0]): value for key, by_day in cuts[0].items() for day, value in by_day.items()}
-    columns = charts.columns(values, series, currency)
-    return Spend(currency, cost, tuple(series), columns, rankings)
+    ahead = forecast(extras.history or (), currency)
+    expected = {}
+    if isinstance(ahead, Forecast):
+        expected = {(day, provider_name(name)): value for (day, name), value in ahead.by_day.items()}
+    columns = charts.columns(values, series, currency, expected)
+    return Spend(currency, cost, tuple(series), columns, rankings, ahead)
+
+
+def _account(account_id: str | None, provider: str, names: Mapping[str, str]) -> tuple[str, str]:
+    """(name, where it is): by the bill's name for it where there is one, the id beside it."""
+    if account_id is None:
+        return "No account", provider
+    name = names.get(account_id)
+    return (name, f"{provider} {account_id}") if name else (account_id, provider)
 
 
 def _ranking(
@@ -374,6 +390,7 @@ def _ledger(every: Sequence[GpuSlice], extras: Extras, currency: str) -> Ledger:
         cost,
         hours,
         _at_work(rows),
+        _per_hour(rows),
         charts.bar([(style, label, value) for style, label, _, _, value, _ in classes], cost),
         tuple(classes),
         _lines([r._replace(key=provider_name(str(r.key))) for r in rows], figures.ABSENT),
@@ -408,6 +425,13 @@ def _at_work(rows: Sequence[GpuSlice]) -> str:
     return figures.percent(productive, figures.total(r.effective_cost for r in judged))
 
 
+def _per_hour(rows: Sequence[GpuSlice]) -> Decimal | None:
+    """What a productive device hour really costs: all that could be judged, over the hours at work."""
+    hours = figures.total(r.accelerator_hours for r in rows if r.accelerator_class == "productive")
+    judged = figures.total(r.effective_cost for r in rows if r.accelerator_class != "no_telemetry")
+    return judged / hours if hours > 0 else None
+
+
 def _lines(rows: Sequence[GpuSlice], unnamed: str) -> tuple[Line, ...]:
     groups: dict[str, list[GpuSlice]] = defaultdict(list)
     for row in rows:
@@ -428,7 +452,7 @@ def _line(name: str, rows: Sequence[GpuSlice], scale: Decimal) -> Line:
         for c in _class_order(rows)
     ]
     hours = figures.total(r.accelerator_hours for r in rows)
-    return Line(name, charts.bar(parts, cost, scale), hours, cost, _at_work(rows))
+    return Line(name, charts.bar(parts, cost, scale), hours, cost, _at_work(rows), _per_hour(rows))
 
 
 def owners(document: Mapping[str, Any]) -> list[Owner]:
@@ -460,15 +484,27 @@ def opened(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return by_worth(found, document["totals"]["currency"])
 
 
+def rivals(document: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """Open findings by the resource whose money they compete for."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for finding in opened(document):
+        if finding["resource_id"]:
+            groups[finding["provider"], finding["resource_id"]].append(finding)
+    return groups
+
+
 def closed(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Muted and resolved findings, dearest first."""
     found = [f for f in document["findings"] if f["status"] not in OPEN]
     return by_worth(found, document["totals"]["currency"])
 
 
-def where(finding: Mapping[str, Any]) -> str:
-    """The place of a finding in a few words: provider, account, zone or region."""
-    parts = (provider_name(finding["provider"]), finding["account_id"], finding["zone"] or finding["region"])
+def where(finding: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
+    """The place of a finding in a few words: provider, account (by name where known), zone or region."""
+    account = (names or {}).get(finding["account_id"], finding["account_id"])
+    # a zone that is only a number, as Azure's, says nothing without its region
+    place = finding["zone"] if not str(finding["zone"] or "1").isdecimal() else finding["region"]
+    parts = (provider_name(finding["provider"]), account, place or finding["zone"])
     return " · ".join(str(part) for part in parts if part)
 
 
@@ -486,6 +522,30 @@ def subject(finding: Mapping[str, Any]) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 bill`, `2 bills`."""
     return f"{figures.number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Findings that came, came back or went since the run before."""
+
+    title: str
+    findings: tuple[Mapping[str, Any], ...]
+    savings: Decimal
+
+
+def moved(document: Mapping[str, Any], extras: Extras) -> list[Moved]:
+    """New, reopened and resolved findings, dearest first; empty without a run before."""
+    if extras.previous is None:
+        return []
+    currency = document["totals"]["currency"]
+    found = []
+    for status, title in (("new", "New"), ("reopened", "Back again"), ("resolved", "Resolved")):
+        mine = by_worth((f for f in document["findings"] if f["status"] == status), currency)
+        worth = figures.total(
+            f["monthly_savings_net"] for f in mine if f["currency"] == currency and f["confidence"] != "low"
+        )
+        found.append(Moved(title, tuple(mine), worth))
+    return found
 
 
 def changes(document: Mapping[str, Any], extras: Extras) -> list[tuple[str, str, str, str]]:
