@@ -158,8 +158,10 @@ judged as (
         + case when peaks.iops_peak <= $max_used_ratio then billed.iops_cost else 0 end as calm_cost,
         -- an upper end: half of the throughput costs more than half, as the capacity stays
         case
-            when peaks.throughput_peak > 0  -- storage.idle_filesystem speaks of those that nobody uses
-                and peaks.throughput_peak <= least(tiers.lower_tier * $head_room::double, $max_used_ratio::double) and billed.throughput_cost = 0
+            when
+                peaks.throughput_peak > 0  -- storage.idle_filesystem speaks of those that nobody uses
+                and peaks.throughput_peak <= least(tiers.lower_tier * $head_room::double, $max_used_ratio::double)
+                and billed.throughput_cost = 0
                 then billed.tier_cost * (1 - tiers.lower_tier)::decimal(9, 8)
             else 0
         end as tier_share_cost
@@ -200,11 +202,13 @@ select
     case when calm_cost > 0 then 'high' else 'low' end as confidence,
     case
         when calm_cost > 0
-            then 'of what is provisioned, 99 % of the hours use at most '
-            || concat_ws(
-                ' and ',
-                case when throughput_cost > 0 and throughput_peak <= $max_used_ratio then format('{:.0f} % of the throughput', 100 * throughput_peak) end,
-                case when iops_cost > 0 and iops_peak <= $max_used_ratio then format('{:.0f} % of the IOPS', 100 * iops_peak) end
+            then format(
+                '99 % of the hours use at most {} that is provisioned',
+                concat_ws(
+                    ' and ',
+                    case when throughput_cost > 0 and throughput_peak <= $max_used_ratio then format('{:.0f} % of the throughput', 100 * throughput_peak) end,
+                    case when iops_cost > 0 and iops_peak <= $max_used_ratio then format('{:.0f} % of the IOPS', 100 * iops_peak) end
+                )
             )
         else format(
             '99 % of the hours use at most {:.0f} % of the throughput; the next lower tier has {:.0f} % of it, at a price that is not known here',
