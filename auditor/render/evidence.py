@@ -92,7 +92,7 @@ def arithmetic(finding: Mapping[str, Any], rivals: Iterable[Mapping[str, Any]] =
     if length and length != 730:
         words = f"Effective cost in the {figures.number(length)} hours of {figures.period(finding['window'])}"
         steps.append(Step("", words, (cost * length / 730).quantize(Decimal("1e-12")), False))
-        steps.append(Step("=", f"A month of 730 hours: × 730 / {figures.number(length)}", cost, True))
+        steps.append(Step("×", f"730 / {figures.number(length)}, to a month of 730 hours", cost, False))
     else:
         steps.append(Step("", "Effective cost a month of 730 hours", cost, False))
     stays = cost - gross

@@ -80,6 +80,11 @@ def test_arithmetic_ends_at_the_net_saving() -> None:
         for step in evidence.arithmetic(finding):
             if step.sign == "=":
                 assert value == step.value
+            elif step.sign == "×":
+                hours = figures.hours(finding["window"])
+                assert hours is not None
+                assert abs(value * 730 / hours - step.value) < Decimal("1e-9")
+                value = step.value
             else:
                 value += -step.value if step.sign == "−" else step.value
         assert value == Decimal(finding["monthly_savings_net"])
