@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from auditor import bills, document
+from auditor import bills, budgets, document
 from auditor.assets import room
 from auditor.bills import Bill
 from auditor.collect.local import gather
@@ -158,6 +158,7 @@ def _run(
                 float(audit.max_utilization), float(audit.max_memory_idle), float(audit.min_coverage)
             ),
         )
+        budgets.create_table(con, request.settings.budgets, windows)
     with step(progress, "Running the rules"):
         result = _detect(request, rules, con, windows)
     findings = state.record_findings(run_id, result.findings, _judged(result, reports, windows), now=now)

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from auditor.errors import SettingsError
 from auditor.tagging import TagSettings
@@ -101,6 +101,22 @@ class Tags(_Table):
         return TagSettings(**given)
 
 
+class Budget(_Table):
+    """[[budgets]]: what a month may cost; provider, account and tag narrow it down, left out they mean all."""
+
+    name: str | None = Field(None, description="what reports call it; by default its scope")
+    monthly: Decimal = Field(gt=0, description="amount of a calendar month")
+    currency: str = Field("USD", description="currency of the amount; charges of others do not count")
+    provider: str | None = Field(None, description="aws, gcp, azure, or another that bills name")
+    account: str | None = Field(None, description="AWS account, GCP project, Azure subscription, or a billing account")
+    tag: str | None = Field(None, pattern=r"^[^=]+=.+$", description="key=value of the resources that count")
+
+    @property
+    def title(self) -> str:
+        scope = [part for part in (self.provider, self.account, self.tag) if part]
+        return self.name or " ".join(scope) or "all"
+
+
 class Settings(_Table):
     """The whole configuration file."""
 
@@ -113,6 +129,16 @@ class Settings(_Table):
     rules: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description='[rules."ID"]: `enabled` and parameters of one rule'
     )
+    budgets: list[Budget] = Field(default_factory=list, description="[[budgets]]: what a month may cost")
+
+    @field_validator("budgets")
+    @classmethod
+    def _names_differ(cls, budgets: list[Budget]) -> list[Budget]:
+        titles = [budget.title for budget in budgets]
+        for title in titles:
+            if titles.count(title) > 1:
+                raise ValueError(f"two budgets are called {title!r}; give each its own `name`")
+        return budgets
 
 
 PLACES = ("auditor.toml", "~/.config/auditor/auditor.toml", "/etc/auditor/auditor.toml")

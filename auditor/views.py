@@ -186,6 +186,17 @@ VIEWS: dict[str, dict[str, str]] = {
         "path": "VARCHAR",
         "bytes": "DECIMAL(38,0)",
     },
+    # budget x provider it covers
+    "budgets": {
+        "provider": "VARCHAR",
+        "name": "VARCHAR",
+        "monthly": MONEY,
+        "currency": "VARCHAR",
+        "account": "VARCHAR",  # sub account or billing account; null means all
+        "tag_key": "VARCHAR",  # lower case, letters and digits only; null means that tags do not matter
+        "tag_value": "VARCHAR",  # lower case
+        "provider_count": "BIGINT",  # how many providers the budget covers
+    },
     "prices": {
         "provider": "VARCHAR",
         "RegionId": "VARCHAR",

@@ -28,6 +28,7 @@ _SOURCE_OF_VIEW = {
     "metric_hours": "telemetry",
     "flows_daily": "flow logs",
     "prices": "prices",
+    "budgets": "configuration",
 }
 # Columns of accelerator_hours that only samples fill; coverage is 0 without them, which is knowledge too.
 _SAMPLED_COLUMNS = frozenset(
