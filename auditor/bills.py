@@ -143,7 +143,10 @@ def place(bill: Bill, live: Iterable[Bill]) -> Placement:
 
 
 def _speaks_for(bill: Bill, other: Bill) -> bool:
-    return all(bill.covers(day) for day in other.days())
+    mine, theirs = bill.days(), other.days()
+    if bill.counts_by_export and other.counts_by_export:  # a day's rows are never taken back: fewer of them are a part
+        return all(mine.get(day, 0) >= rows for day, rows in theirs.items())
+    return all(bill.covers(day) for day in theirs)
 
 
 def _is_newer(bill: Bill, other: Bill) -> bool:

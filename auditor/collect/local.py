@@ -6,6 +6,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from auditor.errors import SettingsError, SourceError
 from auditor.landing import LandingFile
@@ -43,7 +44,9 @@ def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[t
 
 def _walk(text: str) -> Iterator[tuple[Path, str]]:
     if text.startswith(_REMOTE):
-        raise SettingsError(f"{text}: object stores are read by a live audit; copy the export to a folder and name the folder")
+        raise SettingsError(
+            f"{text}: object stores are read by a live audit; copy the export to a folder and name the folder"
+        )
     path = Path(text).expanduser()
     if not path.exists():
         raise SettingsError(f"{text}: no such file or folder")
@@ -120,17 +123,22 @@ def _is_junk(member: str) -> bool:
 
 def _check_expansion(name: str, packed: int, unpacked: int, spool: Path) -> None:
     if unpacked > _SMALL and unpacked > packed * _MAX_EXPANSION:
-        raise SourceError(f"{name} would unpack to {unpacked:,} bytes from {packed:,}: refused as a likely zip bomb; unpack it yourself and name the folder")
+        raise SourceError(
+            f"{name} would unpack to {unpacked:,} bytes from {packed:,}: refused as a likely zip bomb; unpack it yourself and name the folder"
+        )
     free = shutil.disk_usage(spool).free
     if unpacked > free:
         raise SourceError(f"{name} unpacks to {unpacked:,} bytes, {free:,} are free under {spool}")
 
 
-def _spool(stream: object, archive: str, member: str, spool: Path) -> Iterator[LandingFile]:
+def _spool(stream: IO[bytes], archive: str, member: str, spool: Path) -> Iterator[LandingFile]:
     # The member's own name never becomes a path: `../../etc/passwd` is only text here.
-    target = spool / f"{sum(1 for _ in spool.iterdir()):06d}{''.join(PurePosixPath(member).suffixes[-2:])[-20:].replace('/', '')}"
+    target = (
+        spool
+        / f"{sum(1 for _ in spool.iterdir()):06d}{''.join(PurePosixPath(member).suffixes[-2:])[-20:].replace('/', '')}"
+    )
     with target.open("wb") as out:
-        shutil.copyfileobj(stream, out)  # type: ignore[misc, arg-type]
+        shutil.copyfileobj(stream, out)
     name = f"{archive}!{PurePosixPath(member)}"
     if target.suffix == ".zip":
         yield from _unzip(target, name, spool)

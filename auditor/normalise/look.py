@@ -26,7 +26,7 @@ def look(file: LandingFile) -> Shape:
         with file.path.open("rb") as stream:
             magic = stream.read(4)
         if magic in _MAGIC:
-            return _look_at_parquet(file.path) if _MAGIC[magic] == "parquet" else Shape("avro")
+            return _look_at_parquet(file.path) if _MAGIC[magic] == "parquet" else _look_at_avro(file.path)
         compression = _compression(magic)
         with open_decoded(file.path, compression) as stream:
             head, problem = _read_head(stream, _LOOK)
@@ -68,10 +68,21 @@ def _read_head(stream: IO[bytes], size: int) -> tuple[bytes, str | None]:
 def _look_at_parquet(path: Path) -> Shape:
     try:
         with duckdb.connect(config={"autoload_known_extensions": "false", "threads": "1"}) as con:
-            rows = con.execute("describe select * from read_parquet(?, hive_partitioning=false)", [str(path)]).fetchall()
+            rows = con.execute(
+                "describe select * from read_parquet(?, hive_partitioning=false)", [str(path)]
+            ).fetchall()
     except duckdb.Error as error:
         return Shape("parquet", problem=f"the Parquet file is damaged or cut off ({str(error).splitlines()[0]})")
     return Shape("parquet", columns=tuple(row[0] for row in rows), types=tuple(row[1] for row in rows))
+
+
+def _look_at_avro(path: Path) -> Shape:
+    from auditor.normalise.billing import avro
+
+    try:
+        return Shape("avro", columns=avro.columns(path))
+    except ValueError as error:
+        return Shape("avro", problem=str(error))
 
 
 def _look_at_text(file: LandingFile, head: bytes, compression: str, problem: str | None) -> Shape:
@@ -100,7 +111,9 @@ def _encoding(head: bytes) -> str | None:
     return "utf-8"
 
 
-def _look_at_json(file: LandingFile, text: str, compression: str, encoding: str, *, whole: bool, problem: str | None) -> Shape:
+def _look_at_json(
+    file: LandingFile, text: str, compression: str, encoding: str, *, whole: bool, problem: str | None
+) -> Shape:
     decoder = json.JSONDecoder()
     try:
         first, end = decoder.raw_decode(text)
@@ -114,9 +127,13 @@ def _look_at_json(file: LandingFile, text: str, compression: str, encoding: str,
     return Shape(form, compression, _keys(first), encoding=encoding, sample=first, head=text, problem=problem)
 
 
-def _look_at_large_json(file: LandingFile, text: str, compression: str, encoding: str, *, whole: bool, problem: str | None) -> Shape:
+def _look_at_large_json(
+    file: LandingFile, text: str, compression: str, encoding: str, *, whole: bool, problem: str | None
+) -> Shape:
     if whole and problem is None:
-        return Shape("text", compression, encoding=encoding, head=text, problem="looks like JSON but does not parse as such")
+        return Shape(
+            "text", compression, encoding=encoding, head=text, problem="looks like JSON but does not parse as such"
+        )
     with open_decoded(file.path, compression) as stream:
         data, damage = _read_head(stream, _WHOLE)
     problem = problem or damage
@@ -126,7 +143,9 @@ def _look_at_large_json(file: LandingFile, text: str, compression: str, encoding
         except ValueError:
             document = None
         if document is not None:
-            return Shape("json", compression, _keys(document), encoding=encoding, sample=document, head=text, problem=problem)
+            return Shape(
+                "json", compression, _keys(document), encoding=encoding, sample=document, head=text, problem=problem
+            )
     more = data.decode(encoding, errors="replace").lstrip("\ufeff").lstrip()
     first = _first_object(more)
     single_line = first is not None and "\n" not in more[: more.find("}")] and more.startswith("{")
@@ -152,10 +171,31 @@ def _keys(document: Any) -> tuple[str, ...]:
 
 
 def _look_at_csv(text: str, compression: str, encoding: str, problem: str | None) -> Shape:
-    line = text.splitlines()[0]
-    delimiter = max(_DELIMITERS, key=line.count)
-    if line.count(delimiter) == 0:
+    lines = text.splitlines()
+    skip = _header_line(lines)
+    delimiter = max(_DELIMITERS, key=lines[skip].count)
+    if lines[skip].count(delimiter) == 0:
         return Shape("text", compression, encoding=encoding, head=text, problem=problem)
-    cells = next(csv.reader(io.StringIO(text), delimiter=delimiter))
-    columns = tuple(cell.strip().lstrip("\ufeff") for cell in cells)
-    return Shape("csv", compression, columns, delimiter=delimiter, encoding=encoding, head=text, problem=problem)
+    rows = csv.reader(io.StringIO("\n".join(lines[skip : skip + 50])), delimiter=delimiter)
+    columns = tuple(cell.strip().lstrip("\ufeff") for cell in next(rows))
+    # The last line of the look may be cut; where all others are of one other width, the header's last cells are at fault.
+    widths = {len(row) for row in list(rows)[: len(lines) - skip - 2] if row}
+    if len(widths) == 1 and (width := widths.pop()) != len(columns) and width > 1:
+        columns = columns[:width] + tuple(f"unnamed_{at}" for at in range(len(columns), width))
+    return Shape(
+        "csv", compression, columns, delimiter=delimiter, encoding=encoding, skip_lines=skip, head=text, problem=problem
+    )
+
+
+def _header_line(lines: list[str]) -> int:
+    """The line that holds the header: the first, unless a `sep=` line or a few words of title stand before a wide one."""
+    if lines[0].lower().strip('"').startswith("sep="):
+        return min(1, len(lines) - 1)
+    if max(lines[0].count(delimiter) for delimiter in _DELIMITERS) > 2:
+        return 0
+    for at, line in enumerate(lines[1:20], start=1):
+        delimiter = max(_DELIMITERS, key=line.count)
+        cells = [cell.strip().strip('"') for cell in line.split(delimiter)]
+        if len(cells) >= 8 and all(cells) and not any(character in line for character in "{}[]="):
+            return at
+    return 0

@@ -10,7 +10,7 @@ from auditor.normalise.billing.source import Source, literal, quote
 PROVIDER = "aws"
 
 # Columns without which a file is no CUR, by canonical name.
-REQUIRED = ("lineitemlineitemtype", "lineitemunblendedcost", "lineitemusagestartdate")
+REQUIRED = ("lineitemunblendedcost", "lineitemusagestartdate")
 
 _ACCELERATORS = r"(^|[^a-z])(p[2-9]|g[2-9]|gr[2-9]|trn|inf|dl[12]|vt1|f[12])[a-z0-9-]*\.(metal|[0-9]*(nano|micro|small|medium|large|xlarge))"
 _NEGATABLE = "('SavingsPlanCoveredUsage', 'SavingsPlanNegation')"
@@ -44,7 +44,7 @@ def keys(source: Source) -> dict[str, str]:
         "account": text("lineitemusageaccountid", "billpayeraccountid"),
         "account_name": text("lineitemusageaccountname"),
         "currency": f"coalesce({text('lineitemcurrencycode', 'pricingcurrency')}, 'USD')",
-        "kind": text("lineitemlineitemtype"),
+        "kind": f"coalesce({text('lineitemlineitemtype')}, 'Usage')",
         "product_code": text("lineitemproductcode"),
         "usage_type": usage_type,
         "operation": text("lineitemoperation"),
@@ -94,6 +94,10 @@ def measures(source: Source, *, net: bool) -> dict[str, str]:
         "savings_plan_effective": money(
             "savingsplansavingsplaneffectivecost", "savingsplannetsavingsplaneffectivecost"
         ),
+        "reservation_upfront": money(
+            "reservationamortizedupfrontfeeforbillingperiod", "reservationnetamortizedupfrontfeeforbillingperiod"
+        ),
+        "savings_plan_used": f"coalesce({source.money('savingsplanusedcommitment')}, 0)",
         "savings_plan_unused": f"coalesce({source.money('savingsplantotalcommitmenttodate')}, 0) - coalesce({source.money('savingsplanusedcommitment')}, 0)",
         "quantity": source.quantity("lineitemusageamount"),
     }

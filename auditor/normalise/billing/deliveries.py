@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from auditor.landing import Recognised, Shape
+from auditor.normalise.billing import answers
 from auditor.normalise.billing.manifests import Manifest
 from auditor.normalise.billing.source import canonical
 
@@ -37,6 +38,7 @@ class Delivery:
     missing: tuple[str, ...] = ()
     expected_rows: int | None = None
     is_listed: bool = False  # a manifest says which files belong to it
+    problem: str | None = None  # why these are not all the files of the delivery, where they tell so themselves
 
     @property
     def names(self) -> list[str]:
@@ -159,7 +161,8 @@ def _account_folder(delivery: Delivery) -> str:
 def _by_folder(files: Sequence[Recognised]) -> list[Delivery]:
     groups: dict[tuple[object, ...], list[Recognised]] = {}
     for file in files:
-        groups.setdefault((file.file.folder, file.details["family"], file.format, _header(file.shape)), []).append(file)
+        together = file.details.get("pages") or _header(file.shape)
+        groups.setdefault((file.file.folder, file.details["family"], file.format, together), []).append(file)
     return [
         Delivery(
             provider=members[0].provider,
@@ -168,13 +171,15 @@ def _by_folder(files: Sequence[Recognised]) -> list[Delivery]:
             source=_folder_source(members[0]),
             files=tuple(members),
             time=_run_time(members[0].file.name),
+            is_listed="pages" in members[0].details,
+            problem=answers.missing_page(members) if "pages" in members[0].details else None,
         )
         for members in groups.values()
     ]
 
 
 def _header(shape: Shape) -> str:
-    if shape.form in ("jsonl", "json", "json_stream"):
+    if shape.form in ("jsonl", "json", "json_stream", "avro"):
         return ""  # a JSON row leaves out what is null, so its keys tell nothing
     return hashlib.sha256("\n".join(sorted(canonical(column) for column in shape.columns)).encode()).hexdigest()[:8]
 
@@ -186,7 +191,9 @@ def _folder_source(file: Recognised) -> str:
         for part in _slashes(file.file.folder).split("/")
         if part and not (_GUID.match(part) or _PERIOD.match(part) or _RUN.match(part))
     ]
-    return "/".join([*kept, _header(file.shape)]).strip("/")
+    pages = file.details.get("pages")
+    mark = hashlib.sha256(pages.encode()).hexdigest()[:8] if pages else _header(file.shape)
+    return "/".join([*kept, mark]).strip("/")
 
 
 def _run_time(name: str) -> datetime | None:

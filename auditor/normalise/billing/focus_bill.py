@@ -31,7 +31,46 @@ def version(names: Mapping[str, str]) -> str:
     return "1.0"
 
 
-_MAPPED = ["BillingAccountName", "BillingAccountType", "SubAccountName", "SubAccountType", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName", "CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit", "CapacityReservationId", "CapacityReservationStatus", "ConsumedUnit", "PricingCategory", "PricingCurrency", "PricingUnit", "InvoiceId", "InvoiceIssuerName", "ProviderName", "PublisherName", "ServiceProviderName", "HostProviderName", "RegionId", "RegionName", "AvailabilityZone", "ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceSubcategory", "ServiceName", "SkuId", "SkuMeter", "SkuPriceId"]
+_MAPPED = [
+    "BillingAccountName",
+    "BillingAccountType",
+    "SubAccountName",
+    "SubAccountType",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "CommitmentDiscountCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountName",
+    "CommitmentDiscountStatus",
+    "CommitmentDiscountType",
+    "CommitmentDiscountUnit",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "ConsumedUnit",
+    "PricingCategory",
+    "PricingCurrency",
+    "PricingUnit",
+    "InvoiceId",
+    "InvoiceIssuerName",
+    "ProviderName",
+    "PublisherName",
+    "ServiceProviderName",
+    "HostProviderName",
+    "RegionId",
+    "RegionName",
+    "AvailabilityZone",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceSubcategory",
+    "ServiceName",
+    "SkuId",
+    "SkuMeter",
+    "SkuPriceId",
+]
 
 
 def keys(source: Source) -> dict[str, str]:

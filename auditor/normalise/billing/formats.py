@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from auditor.landing import LandingFile, Recognised, Shape
-from auditor.normalise.billing import aws_cur, azure_cost, focus_bill, gcp_export
+from auditor.normalise.billing import answers, aws_cur, azure_cost, focus_bill, gcp_export
 from auditor.normalise.billing.source import canonical
 
 MODULES: dict[str, ModuleType] = {"cur": aws_cur, "gcp": gcp_export, "azure": azure_cost, "focus": focus_bill}
@@ -16,14 +16,15 @@ JSON_COLUMNS: dict[str, dict[str, str]] = {"gcp": gcp_export.JSON_COLUMNS, "focu
 def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
     """The file as a bill of one of the four families, or None."""
     names = {canonical(column): column for column in shape.columns}
-    if shape.form == "json" and isinstance(shape.sample, dict):
-        return None  # one document that is no row: an API's answer
+    answer = answers.recognise(file, shape)
+    if answer is not None:
+        return answer
     for family, test in (("focus", _focus), ("cur", _cur), ("gcp", _gcp), ("azure", _azure)):
         found = test(names, shape)
         if found:
             provider, variant = found
             details: Mapping[str, Any] = {"family": family}
-            suffix = {"csv": "csv", "parquet": "parquet"}.get(shape.form, "jsonl")
+            suffix = {"csv": "csv", "parquet": "parquet", "avro": "avro"}.get(shape.form, "jsonl")
             return Recognised(file, shape, "billing", f"{variant}-{suffix}", provider, details)
     return None
 

@@ -55,7 +55,7 @@ def recognises(names: Mapping[str, str], shape: Shape) -> bool:
     if (
         "cost" not in names
         or "usagestarttime" not in names
-        or shape.form not in ("csv", "parquet", "jsonl", "json", "json_stream")
+        or shape.form not in ("csv", "parquet", "avro", "jsonl", "json", "json_stream")
     ):
         return False
     return any(name in names for name in ("sku", "skuid", "skudescription")) and any(

@@ -22,7 +22,7 @@ from auditor.focus import (
     QUANTITY,
 )
 from auditor.normalise import classify, ownership
-from auditor.normalise.billing import azure_cost, formats, invoice, source
+from auditor.normalise.billing import azure_cost, formats, identities, invoice, source
 from auditor.normalise.billing.deliveries import Delivery
 from auditor.normalise.billing.source import Source, quote
 from auditor.tagging import TagSettings
@@ -124,11 +124,14 @@ def ingest(
     """).fetchone() or (0, None, False)
     if delivery.expected_rows is not None and int(rows) != delivery.expected_rows:
         messages.append(f"the manifest announces {delivery.expected_rows:,} rows, {int(rows):,} were found")
+    if delivery.problem:
+        messages.append(delivery.problem)
     if delivery.missing:
         messages.append(
             f"{len(delivery.missing)} of {len(delivery.missing) + len(delivery.files)} files of the manifest are missing, first {delivery.missing[0]}"
         )
     totals = _balance(con, charges, id_, source_totals)
+    messages += identities.broken(con, delivery.family, charges, source_totals, net=net)
     provider = con.execute(f"select min(provider) from {charges}").fetchone()
     has_ids = con.execute(f"select count(ResourceId) > 0 from {charges}").fetchone()
     for table in ("aggregated", "focus_rows"):
@@ -151,6 +154,7 @@ def ingest(
         is_monthly=bool(monthly),
         is_damaged=bool(damage)
         or bool(delivery.missing)
+        or delivery.problem is not None
         or any("rows could not be read" in message for message in messages),
     )
 
@@ -226,7 +230,7 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, delivery: Delivery)
     messages = []
     if opened.form == "csv":
         found = con.execute(
-            "select count(*), min(line), any_value(file_path), any_value(error_message) from csv_rejects join csv_rejects_scan using (scan_id, file_id)"
+            "select count(distinct (file_path, line)), min(line), any_value(file_path), any_value(error_message) from csv_rejects join csv_rejects_scan using (scan_id, file_id)"
         ).fetchone()
         if found and found[0]:
             messages.append(

@@ -118,7 +118,8 @@ def unreadable_amounts(con: duckdb.DuckDBPyConnection, family: str, source: Sour
     column = next((name for name in candidates if source.columns.get(name) == "VARCHAR"), None)
     if column is None:
         return None
+    test = "is_no_comma_number" if source.has_decimal_commas else "is_no_number"
     found = con.execute(
-        f"select count(*), any_value({quote(column)}) from {source.relation} where is_no_number({quote(column)})"
+        f"select count(*), any_value({quote(column)}) from {source.relation} where {test}({quote(column)})"
     ).fetchone()
     return (int(found[0]), str(found[1])) if found and found[0] else None

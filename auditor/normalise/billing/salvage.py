@@ -9,6 +9,7 @@ from pathlib import Path
 from isal import igzip, isal_zlib
 
 from auditor.landing import LandingFile, Recognised
+from auditor.normalise.billing import answers, avro
 from auditor.normalise.look import open_decoded
 
 _BLOCK = 1 << 20
@@ -18,7 +19,14 @@ def readable(files: Sequence[Recognised], spool: Path) -> tuple[list[Recognised]
     """The files as they can be read, damaged ones replaced by their sound beginning, and a message for each of these."""
     kept: list[Recognised] = []
     messages: list[str] = []
+    if any(file.details.get("answer") for file in files):
+        return answers.to_focus(files, spool), []
     for file in files:
+        if file.shape.form == "avro":
+            lines, broken = avro.to_json_lines(file, spool)
+            kept.append(lines)
+            messages += [broken] if broken else []
+            continue
         problem = damage(file.file, file.shape.compression)
         if problem is None:
             kept.append(file)
@@ -46,10 +54,10 @@ def damage(file: LandingFile, compression: str) -> str | None:
     if compression != "gzip":
         return None
     try:
-        with igzip.open(file.path, "rb") as stream:
+        with igzip.open(file.path, "rb") as stream:  # type: ignore[no-untyped-call]
             while stream.read(_BLOCK):
                 pass
-    except (EOFError, zlib.error, gzip.BadGzipFile, isal_zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, isal_zlib.error) as error:  # type: ignore[misc]
         return f"the compressed data is damaged or cut off ({error})"
     return None
 

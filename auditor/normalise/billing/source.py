@@ -7,13 +7,14 @@ are one column. Text formats give VARCHAR columns, so that no digit of an amount
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 
 from auditor.errors import SourceError
 from auditor.landing import Recognised, Shape
+from auditor.normalise.billing import texts
 from auditor.normalise.look import open_decoded
 
 _BRACKETED = re.compile(r"\(([A-Za-z][A-Za-z0-9 ]*)\)\s*$")  # a localised Azure header: `Kosten (PreTaxCost)`
@@ -48,7 +49,8 @@ class Source:
     columns: dict[str, str]
     headers: dict[str, str]
     form: str
-    salvaged: list[str] = field(default_factory=list)
+    has_decimal_commas: bool = False
+    is_day_first: bool = False
 
     def has(self, *names: str) -> bool:
         return any(name in self.columns for name in names)
@@ -85,7 +87,7 @@ class Source:
             if kind_of in ("DOUBLE", "FLOAT"):
                 found.append(f"{kind}_of_double({quote(name)})")
             elif kind_of == "VARCHAR":
-                found.append(f"{kind}_of_text({quote(name)})")
+                found.append(f"{kind}_of_{'comma_' if self.has_decimal_commas else ''}text({quote(name)})")
             else:
                 found.append(f"{quote(name)}::{_NUMBER_TYPES[kind]}")
         if not found:
@@ -101,7 +103,7 @@ class Source:
                 continue
             column = quote(name)
             if kind == "VARCHAR":
-                found.append(f"time_of_text({column})")
+                found.append(f"{'time_of_day_first' if self.is_day_first else 'time_of_text'}({column})")
             elif kind.startswith("TIMESTAMP WITH"):
                 found.append(f"({column} at time zone 'UTC')")
             else:
@@ -113,26 +115,7 @@ class Source:
 
 _NUMBER_TYPES = {"money": "decimal(30,12)", "quantity": "decimal(38,12)"}
 
-# A DOUBLE of up to a thousand has its 12 decimals exact; above that the shortest text of the number is what the bill
-# meant, not the binary noise behind it. Text that is no number becomes null here and is counted apart.
-MACROS = """
-create or replace temp macro blank_to_null(x) as
-    case when trim(x) in ('', 'NULL', 'null', 'None', 'N/A', 'NaN') then null else trim(x) end;
-create or replace temp macro money_of_double(x) as
-    case when abs(x) < 1000 then try_cast(x as decimal(30,12)) else try_cast(x::varchar as decimal(30,12)) end;
-create or replace temp macro quantity_of_double(x) as
-    case when abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
-create or replace temp macro money_of_text(x) as try_cast(trim(x) as decimal(30,12));
-create or replace temp macro quantity_of_text(x) as try_cast(trim(x) as decimal(38,12));
-create or replace temp macro is_no_number(x) as
-    (blank_to_null(x) is not null and try_cast(trim(x) as decimal(38,12)) is null and try_cast(trim(x) as double) is null);
-create or replace temp macro time_of_text(x) as
-    coalesce(
-        try_cast(replace(trim(x), ' UTC', '') as timestamp),
-        try_strptime(trim(x), ['%m/%d/%Y', '%Y%m%d', '%m/%d/%Y %H:%M:%S', '%Y-%m-%dT%H:%MZ', '%d.%m.%Y']),
-        make_timestamp(try_cast(trim(x) as bigint))
-    );
-"""
+MACROS = texts.MACROS
 
 
 def open_source(
@@ -152,7 +135,7 @@ def open_source(
     if form == "csv":
         return _open_csv(con, name, files, spool)
     if form in ("jsonl", "json", "json_stream") and columns:
-        return _open_json(con, name, files, columns)
+        return _open_json(con, name, files, columns, by_canonical_name=files[0].details["family"] != "gcp")
     raise SourceError(f"{files[0].file.name}: {form} files of this kind cannot be read yet; export as CSV or Parquet")
 
 
@@ -178,18 +161,27 @@ def _open_csv(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recogni
     by_header: dict[tuple[object, ...], list[Recognised]] = {}
     for file in files:
         shape = file.shape
-        by_header.setdefault((shape.columns, shape.delimiter, shape.compression, shape.encoding), []).append(file)
-    parts, columns, headers = [], {}, {}
+        key = (shape.columns, shape.delimiter, shape.compression, shape.encoding, shape.skip_lines)
+        by_header.setdefault(key, []).append(file)
+    parts: list[str] = []
+    columns: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for group in by_header.values():
         shape = group[0].shape
         names = _csv_names(shape)
-        for key, (_, header) in names.items():
-            columns.setdefault(key, "VARCHAR")
-            headers.setdefault(key, header)
+        for column_name, (_, header) in names.items():
+            columns.setdefault(column_name, "VARCHAR")
+            headers.setdefault(column_name, header)
         select = ", ".join(f"{quote(column)} as {quote(key)}" for key, (column, _) in names.items())
         parts.append(f"select {select} from {_read_csv(group, shape, spool)}")
     con.execute(f"create or replace temp view {name} as {' union all by name '.join(parts)}")
-    return Source(name, columns, headers, "csv")
+    opened = Source(name, columns, headers, "csv")
+    head, delimiter = files[0].shape.head, files[0].shape.delimiter
+    return replace(
+        opened,
+        has_decimal_commas=texts.has_decimal_commas(head, delimiter),
+        is_day_first=texts.is_day_first(con, name, columns, head),
+    )
 
 
 def _csv_names(shape: Shape) -> dict[str, tuple[str, str]]:
@@ -214,7 +206,7 @@ def _read_csv(files: Sequence[Recognised], shape: Shape, spool: Path) -> str:
     listed = ", ".join(literal(path) for path in paths)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(shape.columns)))
     return (
-        f"read_csv([{listed}], columns={{{types}}}, auto_detect=false, header=true, delim={literal(shape.delimiter)}, "
+        f"read_csv([{listed}], columns={{{types}}}, auto_detect=false, header=false, skip={shape.skip_lines + 1}, delim={literal(shape.delimiter)}, "
         f"quote='\"', escape='\"', compression={literal(compression)}, max_line_size=16777216, "
         f"store_rejects=true, rejects_table='csv_rejects', rejects_scan='csv_rejects_scan', strict_mode=false)"
     )
@@ -234,7 +226,12 @@ def _transcode(file: Recognised, spool: Path) -> Path:
 
 
 def _open_json(
-    con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], columns: dict[str, str]
+    con: duckdb.DuckDBPyConnection,
+    name: str,
+    files: Sequence[Recognised],
+    columns: dict[str, str],
+    *,
+    by_canonical_name: bool,
 ) -> Source:
     formats = {"jsonl": "newline_delimited", "json": "auto", "json_stream": "unstructured"}
     by_form: dict[tuple[str, str], list[Recognised]] = {}
@@ -247,5 +244,15 @@ def _open_json(
         f"columns={spec}, maximum_object_size={_MAX_OBJECT})"
         for (form, compression), group in by_form.items()
     ]
-    con.execute(f"create or replace temp view {name} as {' union all by name '.join(parts)}")
-    return Source(name, dict(columns), {column: column for column in columns}, "json")
+    union = " union all by name ".join(parts)
+    if not by_canonical_name:
+        con.execute(f"create or replace temp view {name} as {union}")
+        return Source(name, dict(columns), {column: column for column in columns}, "json")
+    listed = ", ".join(f"{quote(column)} as {quote(canonical(column))}" for column in columns)
+    con.execute(f"create or replace temp view {name} as select {listed} from ({union})")
+    return Source(
+        name,
+        {canonical(column): kind for column, kind in columns.items()},
+        {canonical(column): column for column in columns},
+        "json",
+    )

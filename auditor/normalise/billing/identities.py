@@ -1,0 +1,112 @@
+"""What must hold in every delivery; a bill that breaks one of these is read all the same, and its source says so.
+
+Commitments are checked by day, in which the bill's own rounding stays far below the tolerance of a cent or a thousandth.
+"""
+
+from decimal import Decimal
+
+import duckdb
+
+from auditor.normalise.billing import invoice
+
+_OFF = "abs({a} - ({b})) > greatest(0.01, 0.001 * abs({a}))"
+
+
+def broken(
+    con: duckdb.DuckDBPyConnection, family: str, charges: str, source_totals: invoice.Totals, *, net: bool
+) -> list[str]:
+    """A sentence for each identity that fails."""
+    found = _money(con, charges, source_totals) + _rows(con, charges, source_totals)
+    if family == "cur":
+        found += _negations(con) + ([] if net else _savings_plans(con)) + _reservations(con)
+    return found
+
+
+def _money(con: duckdb.DuckDBPyConnection, charges: str, source_totals: invoice.Totals) -> list[str]:
+    """The sum of BilledCost is the invoice; EffectiveCost differs from it only where a commitment is amortised."""
+    lake = con.execute(f"select BillingCurrency, sum(BilledCost) from {charges} group by all order by all").fetchall()
+    source: dict[str, Decimal] = {}
+    for key, (cost, _) in source_totals.items():
+        source[key[3]] = source.get(key[3], Decimal(0)) + cost
+    return [
+        f"the charges add up to {billed} {currency}, the bill to {source.get(currency, Decimal(0))}"
+        for currency, billed in lake
+        if billed != source.get(currency, Decimal(0))
+    ]
+
+
+def _rows(con: duckdb.DuckDBPyConnection, charges: str, source_totals: invoice.Totals) -> list[str]:
+    """Rows in = rows out + dropped: every line of the bill is in a charge, but for negations that cancelled."""
+    out = con.execute(f"select coalesce(sum(source_rows), 0) from {charges}").fetchone()
+    dropped = con.execute("""
+        select coalesce(sum(source_rows) filter (where x_LineItemType = 'SavingsPlanNegation'), 0) from focus_rows
+    """).fetchone()
+    kept = con.execute(f"""
+        select coalesce(sum(source_rows) filter (where x_LineItemType = 'SavingsPlanNegation'), 0) from {charges}
+    """).fetchone()
+    came = sum(rows for _, rows in source_totals.values())
+    went = int((out or (0,))[0]) + int((dropped or (0,))[0]) - int((kept or (0,))[0])
+    return [] if came == went else [f"{came:,} lines were read, {went:,} are in the charges"]
+
+
+def _negations(con: duckdb.DuckDBPyConnection) -> list[str]:
+    found = con.execute("""
+        select savings_plan, sum(unblended) as remainder, count(*) over () as plans
+        from aggregated
+        where kind in ('SavingsPlanCoveredUsage', 'SavingsPlanNegation')
+        group by savings_plan
+        having abs(sum(unblended)) > 0.000001
+        order by abs(remainder) desc, savings_plan
+    """).fetchone()
+    if found is None:
+        return []
+    return [
+        f"{found[2]} savings plans' covered usage and its negation do not cancel, most {found[0]} by {found[1]}: the remainder is billed"
+    ]
+
+
+def _savings_plans(con: duckdb.DuckDBPyConnection) -> list[str]:
+    found = con.execute(f"""
+        select savings_plan, count(*) as days, sum(used) as used, sum(effective) as effective
+        from (
+            select savings_plan, start_at::date as day,
+                coalesce(sum(savings_plan_used) filter (where kind = 'SavingsPlanRecurringFee'), 0) as used,
+                coalesce(sum(savings_plan_effective) filter (where kind = 'SavingsPlanCoveredUsage'), 0) as effective,
+                coalesce(sum(savings_plan_unused) filter (where kind = 'SavingsPlanRecurringFee'), 0) as unused
+            from aggregated
+            where savings_plan is not null
+            group by all
+            having count(*) filter (where kind = 'SavingsPlanRecurringFee') > 0
+        )
+        where {_OFF.format(a="used", b="effective")} or unused < -0.01
+        group by savings_plan order by days desc, savings_plan
+    """).fetchall()
+    return [
+        f"savings plan {plan}: on {days} days the usage it covers ({effective}) is not what its fee calls used ({used})"
+        for plan, days, used, effective in found[:3]
+    ]
+
+
+def _reservations(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """A reservation's fee and amortised upfront are its used and unused parts; known only when the month is over."""
+    found = con.execute(f"""
+        select reservation, fee + upfront as paid, used + unused as told
+        from (
+            select reservation, period_start,
+                coalesce(sum(unblended) filter (where kind = 'RIFee'), 0) as fee,
+                coalesce(sum(reservation_upfront) filter (where kind = 'RIFee'), 0) as upfront,
+                coalesce(sum(reservation_effective) filter (where kind = 'DiscountedUsage'), 0) as used,
+                coalesce(sum(reservation_unused) filter (where kind = 'RIFee'), 0) as unused
+            from aggregated
+            where reservation is not null
+            group by all
+            having count(*) filter (where kind = 'RIFee') > 0
+                and max(period_end) <= (select max(start_at) from aggregated where kind = 'Usage') + interval 1 day
+        )
+        where {_OFF.format(a="fee + upfront", b="used + unused")}
+        order by reservation
+    """).fetchall()
+    return [
+        f"reservation {name}: fee and upfront are {paid}, its used and unused parts {told}"
+        for name, paid, told in found[:3]
+    ]

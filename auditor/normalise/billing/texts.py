@@ -1,0 +1,96 @@
+"""Numbers and dates as bills write them, as SQL macros; and which of two readings of a date a file means.
+
+A DOUBLE of up to a thousand has its 12 decimals exact; above that the shortest text of the number is what the bill
+meant, not the binary noise behind it. Text that is no number becomes null here and is counted apart.
+"""
+
+import re
+
+import duckdb
+
+MACROS = """
+create or replace temp macro blank_to_null(x) as
+    case when trim(x) in ('', 'NULL', 'null', 'None', 'N/A', 'NaN') then null else trim(x) end;
+create or replace temp macro money_of_double(x) as
+    case when abs(x) < 1000 then try_cast(x as decimal(30,12)) else try_cast(x::varchar as decimal(30,12)) end;
+create or replace temp macro quantity_of_double(x) as
+    case when abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
+
+-- `$1,234.50 `, `(12.00)`: what a spreadsheet makes of an amount.
+create or replace temp macro without_sign(x) as
+    regexp_replace(regexp_replace(trim(x), '^\\((.*)\\)$', '-\\1'), '^(-?)\\s*[$€£¥]\\s*|\\s*[$€£¥]$', '\\1');
+create or replace temp macro plain_number(x) as
+    case when regexp_matches(without_sign(x), '^-?\\d{1,3}(,\\d{3})+(\\.\\d*)?$') then replace(without_sign(x), ',', '') else without_sign(x) end;
+create or replace temp macro money_of_text(x) as
+    coalesce(try_cast(trim(x) as decimal(30,12)), try_cast(plain_number(x) as decimal(30,12)));
+create or replace temp macro quantity_of_text(x) as
+    coalesce(try_cast(trim(x) as decimal(38,12)), try_cast(plain_number(x) as decimal(38,12)));
+create or replace temp macro is_no_number(x) as
+    blank_to_null(x) is not null and coalesce(try_cast(trim(x) as double), try_cast(plain_number(x) as double)) is null;
+
+-- A file whose numbers have decimal commas: `1.234,56`.
+create or replace temp macro with_point(x) as
+    case when x like '%,%' then replace(replace(x, '.', ''), ',', '.') else x end;
+create or replace temp macro money_of_comma_text(x) as money_of_text(with_point(x));
+create or replace temp macro quantity_of_comma_text(x) as quantity_of_text(with_point(x));
+create or replace temp macro is_no_comma_number(x) as is_no_number(with_point(x));
+
+-- DuckDB takes 5/1/25 for the year 5, so its own reading is asked only where a year of four digits stands in front.
+create or replace temp macro plain_time(x) as
+    coalesce(
+        case when regexp_matches(trim(x), '^\\d{4}-') then try_cast(replace(trim(x), ' UTC', '') as timestamp) end,
+        try_strptime(trim(x), ['%Y%m%d', '%Y-%m-%dT%H:%MZ', '%d.%m.%Y', '%b %d, %Y']),
+        case when regexp_matches(trim(x), '^\\d{4}/') then try_strptime(trim(x), ['%Y/%m/%d', '%Y/%m/%d %H:%M:%S']) end,
+        case when regexp_matches(trim(x), '^\\d+-[A-Za-z]{3}-\\d+$') then coalesce(try_strptime(regexp_replace(trim(x), '-(\\d\\d)$', '-20\\1'), '%d-%b-%Y')) end,
+        case when regexp_matches(trim(x), '^\\d{16}$') then make_timestamp(trim(x)::bigint) end
+    );
+create or replace temp macro time_of_text(x) as
+    coalesce(
+        plain_time(x),
+        case
+            when not contains(x, '/') then null
+            when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%m/%d/%y', '%m/%d/%y %H:%M', '%m/%d/%y %I:%M:%S %p'])
+            else try_strptime(trim(x), ['%m/%d/%Y', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %H:%M', '%m/%d/%Y %I:%M:%S %p'])
+        end
+    );
+create or replace temp macro time_of_day_first(x) as
+    coalesce(
+        plain_time(x),
+        case
+            when not contains(x, '/') then null
+            when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%d/%m/%y', '%d/%m/%y %H:%M'])
+            else try_strptime(trim(x), ['%d/%m/%Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y %H:%M'])
+        end
+    );
+"""
+
+_SLASHED = re.compile(r"\b\d{1,2}/\d{1,2}/(\d{4}|\d{2})\b")
+_COMMA = re.compile(r'(?:^|[;\t])"?-?\d+,\d+"?(?=[;\t\r\n])', re.MULTILINE)
+_POINT = re.compile(r'(?:^|[;\t])"?-?\d+\.\d+"?(?=[;\t\r\n])', re.MULTILINE)
+_DATES = ("date", "usagedatetime", "usagedate", "chargeperiodstart", "lineitemusagestartdate", "usagestarttime")
+
+
+def has_decimal_commas(head: str, delimiter: str) -> bool:
+    return delimiter in ";\t" and _COMMA.search(head) is not None and _POINT.search(head) is None
+
+
+def is_day_first(con: duckdb.DuckDBPyConnection, relation: str, columns: dict[str, str], head: str) -> bool:
+    """Whether dates such as 9/2/2026 name the day first.
+
+    A first number above twelve is a day. Without one the reading counts that puts the lines into fewer months, as a
+    bill is of one or two; where both do, the vendors' month first.
+    """
+    column = next((name for name in _DATES if columns.get(name) == "VARCHAR"), None)
+    if column is None or not _SLASHED.search(head):
+        return False
+    found = con.execute(f"""
+        select max(first), max(second), count(distinct first), count(distinct second)
+        from (
+            select try_cast(split_part(trim({column}), '/', 1) as integer) as first, try_cast(split_part(trim({column}), '/', 2) as integer) as second
+            from (select "{column}" as {column} from {relation} where "{column}" like '%/%/%')
+        )
+    """).fetchone()
+    first, second, firsts, seconds = found or (None, None, 0, 0)
+    if first is None or second is None:
+        return False
+    return bool(first > 12 or (second <= 12 and firsts > seconds))
