@@ -161,6 +161,7 @@ judged as (
             when
                 peaks.throughput_peak > 0  -- storage.idle_filesystem speaks of those that nobody uses
                 and peaks.throughput_peak <= least(tiers.lower_tier * $head_room::double, $max_used_ratio::double)
+                and tiers.lower_tier is not null
                 and billed.throughput_cost = 0
                 then billed.tier_cost * (1 - tiers.lower_tier)::decimal(9, 8)
             else 0
