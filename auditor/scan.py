@@ -2,21 +2,24 @@
 
 import fnmatch
 import logging
+import os
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from auditor import bills, budgets, document
+from auditor import bills, budgets, document, render
 from auditor.assets import room
 from auditor.bills import Bill
 from auditor.collect.local import gather
-from auditor.detect.rule import Rule, load_rules
+from auditor.detect.rule import Rule, checked_overrides, load_rules
 from auditor.detect.run import DetectResult, Window, detect
 from auditor.errors import LakeError, SettingsError
 from auditor.intake import take_bills
@@ -25,8 +28,10 @@ from auditor.landing import Recognised, SourceReport
 from auditor.normalise import flows, inventory, telemetry
 from auditor.normalise.recognise import Sorted, sort_files
 from auditor.progress import Progress, step
+from auditor.realised import realised_savings
 from auditor.settings import Settings
-from auditor.state import State
+from auditor.state import RunLock, State
+from auditor.stored import dump_extras
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +74,13 @@ def scan(request: ScanRequest, progress: Progress, now: datetime) -> ScanResult:
     with (
         _workplace(request) as (data_dir, spool),
         _open_state(request, data_dir) as state,
-        state.run_lock("scan", wait=timedelta(minutes=10)),
+        state.run_lock(f"scan on {socket.gethostname()}, process {os.getpid()}", wait=timedelta(minutes=10)) as lock,
     ):
         engine = request.settings.engine
         con = store.connect(engine.memory_limit, engine.threads, spool)
         run_id = state.begin_run(as_of=None, now=now)
         try:
-            result = _run(request, rules, con, state, run_id, data_dir, spool, progress, now)
+            result = _run(request, rules, con, state, lock, run_id, data_dir, spool, progress, now)
         except BaseException:
             state.finish_run(run_id, "failed", None, exit_status=NOTHING)
             raise
@@ -102,7 +107,7 @@ def _workplace(request: ScanRequest) -> Iterator[tuple[Path, Path]]:
 
 
 def _open_state(request: ScanRequest, data_dir: Path) -> State:
-    return State.open(request.settings.state.url or f"sqlite:///{data_dir / 'state.db'}")
+    return State.open(request.settings.state.address(data_dir))
 
 
 def _select_rules(request: ScanRequest) -> list[Rule]:
@@ -126,6 +131,7 @@ def _run(
     rules: Sequence[Rule],
     con: duckdb.DuckDBPyConnection,
     state: State,
+    lock: RunLock,
     run_id: str,
     data_dir: Path,
     spool: Path,
@@ -159,19 +165,44 @@ def _run(
             ),
         )
         budgets.create_table(con, request.settings.budgets, windows)
+    lock.check()
     with step(progress, "Running the rules"):
-        result = _detect(request, rules, con, windows)
-    findings = state.record_findings(run_id, result.findings, _judged(result, reports, windows), now=now)
-    result = replace(result, findings=tuple(findings))
+        overrides, shared = _parameters(request, rules)
+        result = detect(con, rules, windows, overrides, shared)
+    lock.check()
+    findings = state.record_findings(
+        run_id,
+        result.findings,
+        _judged(result, reports, windows),
+        now=now,
+        mutes=[mute.record() for mute in request.settings.mutes],
+        former_ids={rule.id: rule.was for rule in rules},
+    )
+    _keep_realised(con, state, run_id, windows, now)
+    result = replace(result, findings=(*findings, *state.resolved_in(run_id)))
     status = _status(reports, result)
     made = document.build(con, run_id, known, choice, reports, windows, result, status, request.settings.audit.currency)
-    extras = document.build_extras(con, made, windows, rules, choice, request.settings.audit.max_data_age, now)
+    extras = document.build_extras(
+        con,
+        made,
+        windows,
+        rules,
+        choice,
+        audit.max_data_age,
+        now,
+        parameters=checked_overrides(rules, overrides, shared),
+        settings=_settings(request),
+        previous=_previous(state, run_id),
+        mutes=_mutes(state),
+        realised=_realised(state),
+    )
     exit_status = _exit_status(request, reports, known, made, status)
     state.finish_run(
         run_id,
         status,
         made,
         exit_status=exit_status,
+        extras=dump_extras(extras),
         windows=made["run"]["windows"],
         billing_currency=made["run"]["currency"],
     )
@@ -240,9 +271,10 @@ def _held_back(end: datetime, days: int, known: Sequence[Bill]) -> datetime:
     return end - timedelta(days=days)
 
 
-def _detect(
-    request: ScanRequest, rules: Sequence[Rule], con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]
-) -> DetectResult:
+def _parameters(
+    request: ScanRequest, rules: Sequence[Rule]
+) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
+    """What configuration and command line say of the rules, and the settings that several rules share."""
     overrides: dict[str, dict[str, object]] = {}
     for rule_id, table in request.settings.rules.items():
         overrides.setdefault(rule_id, {}).update({name: value for name, value in table.items() if name != "enabled"})
@@ -253,13 +285,77 @@ def _detect(
         include={"idle_days", "max_utilization", "max_p95", "max_memory_idle", "min_coverage", "min_monthly_cost"},
         exclude_unset=True,
     )
-    return detect(
-        con,
-        rules,
-        windows,
-        {rule_id: values for rule_id, values in overrides.items() if rule_id in selected or not request.rule_globs},
-        shared,
-    )
+    understood = {
+        rule_id: values for rule_id, values in overrides.items() if rule_id in selected or not request.rule_globs
+    }
+    return understood, shared
+
+
+def _settings(request: ScanRequest) -> list[render.Setting]:
+    """The settings that shape the figures, as the report names them."""
+    audit = request.settings.audit
+    given = {"lookback_days": request.lookback_days, "as_of": request.as_of}
+    return [
+        render.Setting(name, str(value), about.description or "")
+        for name, about in type(audit).model_fields.items()
+        if (value := given.get(name) or getattr(audit, name)) is not None
+    ]
+
+
+def _previous(state: State, run_id: str) -> render.PreviousRun | None:
+    """The figures of the newest finished run before this one; null without one that left its document."""
+    for run in state.runs_list():
+        if run.id == run_id or run.status not in ("complete", "partial"):
+            continue
+        before = state.run_document(run.id)
+        if before and before["run"]["as_of"]:
+            totals = before["totals"]
+            return render.PreviousRun(
+                run.id,
+                before["run"]["as_of"],
+                Decimal(totals["effective_cost"]),
+                Decimal(totals["monthly_savings_net"]),
+                totals["currency"],
+            )
+    return None
+
+
+def _realised(state: State) -> list[render.Realised]:
+    """What later bills show that resolved findings saved, the largest first."""
+    known = {finding.id: finding for finding in state.list_findings(status=["resolved"])}
+    rows = [(saving, known[saving.finding_id]) for saving in state.realised_savings() if saving.finding_id in known]
+    return [
+        render.Realised(
+            finding.title,
+            finding.resource_name or finding.resource_id or finding.subject,
+            saving.billing_period,
+            saving.baseline_effective_cost,
+            saving.actual_effective_cost,
+            saving.realised_savings,
+            saving.billing_currency,
+        )
+        for saving, finding in sorted(rows, key=lambda row: (-row[0].realised_savings, row[0].finding_id))
+    ]
+
+
+def _mutes(state: State) -> dict[str, render.Mute]:
+    """Finding id -> why it is muted."""
+    known = {mute.id: mute for mute in state.mutes_list(expired=True)}
+    muted = ((finding.id, known.get(finding.mute_id or "")) for finding in state.list_findings(status=["muted"]))
+    return {
+        finding_id: render.Mute(mute.author, mute.reason, mute.until.isoformat() if mute.until else None)
+        for finding_id, mute in muted
+        if mute is not None
+    }
+
+
+def _keep_realised(
+    con: duckdb.DuckDBPyConnection, state: State, run_id: str, windows: Mapping[str, Window], now: datetime
+) -> None:
+    """Keeps what the bill shows of findings resolved within the year; what was resolved earlier is told by then."""
+    resolved = [finding for _, finding in state.resolved_findings(now - timedelta(days=366))]
+    ends = {provider: window.end.date() for provider, window in windows.items()}
+    state.record_realised(run_id, realised_savings(con, resolved, ends), now=now)
 
 
 def _judged(

@@ -6,19 +6,35 @@ Every key has a default; an unknown key is an error that names the nearest one. 
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from auditor import secret
 from auditor.errors import SettingsError
+from auditor.records import MuteRecord
+from auditor.schedule import Cron
 from auditor.tagging import TagSettings
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+SecretReference = Annotated[str, AfterValidator(secret.check)]
+
+
+def _is_cron(text: str) -> str:
+    Cron(text, "UTC")
+    return text
+
+
+CronText = Annotated[str, AfterValidator(_is_cron)]
 
 
 class AuditSettings(_Table):
@@ -58,12 +74,40 @@ class LakeSettings(_Table):
     """[lake]: where data live."""
 
     data_dir: Path | None = Field(None, description="where lake and state live")
+    superseded_days: int = Field(
+        90, ge=1, description="days for which the rows of a replaced delivery are kept, to tell what was restated"
+    )
 
 
 class StateSettings(_Table):
     """[state]: the database of runs and findings."""
 
-    url: str | None = Field(None, description="database URL; by default SQLite in the data directory")
+    url: str | None = Field(
+        None, description="sqlite:///PATH or postgresql://USER@HOST/NAME; by default SQLite in the data directory"
+    )
+    password: SecretReference | None = Field(None, description="the database's password, by reference")
+    mute_files: list[Path] = Field(
+        default_factory=list, description="TOML files of [[mutes]], relative to this file; kept and reviewed in git"
+    )
+    report_days: int = Field(400, ge=1, description="days after which a run's report is dropped; findings stay")
+
+    @model_validator(mode="after")
+    def _no_password(self) -> Self:
+        if self.url and urlsplit(self.url).password is not None:
+            raise ValueError(f"the URL holds a password: give it as `password`, one of {secret.FORMS}")
+        return self
+
+    def address(self, data_dir: Path) -> str:
+        """The URL to open, password included. Raises SettingsError where the password's reference leads nowhere."""
+        if self.url is None:
+            return f"sqlite:///{data_dir / 'state.db'}"
+        if self.password is None:
+            return self.url
+        parts = urlsplit(self.url)
+        user, at, host = parts.netloc.rpartition("@")
+        if not at:
+            raise SettingsError("[state] password is given, but the URL names no user: postgresql://USER@HOST/NAME")
+        return parts._replace(netloc=f"{user}:{quote(secret.resolve(self.password), safe='')}@{host}").geturl()
 
 
 class EngineSettings(_Table):
@@ -101,6 +145,157 @@ class Tags(_Table):
         return TagSettings(**given)
 
 
+Digest = Literal["report", "digest"]
+
+
+class ScheduleSettings(_Table):
+    """[schedule]: when `auditor serve` does what, as five fields of cron."""
+
+    timezone: str = Field("UTC", description="zone in which the expressions are meant, for example Europe/Berlin")
+    pull: CronText | None = Field(None, description="fetch what the live sources have; an audit does so by itself")
+    audit: CronText | None = Field("0 5 * * *", description="audit the configured sources")
+    report: CronText | None = Field("0 7 * * 1", description="send the weekly report of the newest audit")
+    digest: CronText | None = Field(None, description="send the daily digest; nothing is sent where nothing changed")
+    housekeeping: CronText | None = Field("30 3 * * *", description="drop what the retentions no longer keep")
+
+    @model_validator(mode="after")
+    def _zone_exists(self) -> Self:
+        Cron("0 0 * * *", self.timezone)
+        return self
+
+    def crons(self) -> dict[str, Cron]:
+        """The jobs that are scheduled, in the order in which they should run when due at once."""
+        names = ("pull", "audit", "report", "digest", "housekeeping")
+        return {name: Cron(text, self.timezone) for name in names if (text := getattr(self, name)) is not None}
+
+
+class _Outlet(_Table):
+    send: tuple[Digest, ...] = Field(("report", "digest"), description="which of the two goes there")
+    min_savings: Decimal = Field(
+        Decimal(0), ge=0, description="findings below this net saving a month are counted, not listed"
+    )
+    rows: int = Field(15, ge=1, le=100, description="findings listed at most")
+    report_url: str | None = Field(
+        None, description="where readers find the full report; {run} stands for the run's id"
+    )
+
+
+class SmtpSettings(_Outlet):
+    """[delivery.smtp]: mail."""
+
+    host: str
+    port: int = Field(587, ge=1, le=65535)
+    security: Literal["starttls", "tls", "none"] = Field("starttls", description="none is for a relay on this machine")
+    username: str | None = None
+    password: SecretReference | None = None
+    ca_file: Path | None = Field(None, description="certificates to trust instead of the system's")
+    sender: str = Field(description="for example auditor@example.com")
+    recipients: list[str] = Field(default_factory=list, description="addresses that get the whole report")
+    owners: dict[str, list[str]] = Field(
+        default_factory=dict, description="owner -> addresses that get the findings of this owner only"
+    )
+    attach: bool = Field(True, description="attach the full report")
+    max_attachment_bytes: int = Field(5_000_000, ge=0, description="a larger report is not attached")
+    timeout: float = Field(30.0, gt=0, le=120, description="seconds to wait for each answer of the server")
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        if self.security == "none" and self.host not in LOOPBACK:
+            raise ValueError("security none sends in the clear: it is for a relay on this machine (localhost)")
+        if (self.username is None) != (self.password is None):
+            raise ValueError("username and password go together")
+        return self
+
+
+class AppriseSettings(_Outlet):
+    """[delivery.apprise]: Slack, Teams and the other services of apprise."""
+
+    urls: list[SecretReference] = Field(description="references to apprise URLs, which hold a token each")
+
+
+class WebhookSettings(_Outlet):
+    """[delivery.webhook]: a POST of JSON with a signature."""
+
+    url: str = Field(description="https address, or a reference to it")
+    secret: SecretReference = Field(description="key of the HMAC-SHA256 signature")
+    ca_file: Path | None = Field(None, description="certificates to trust instead of the system's")
+    timeout: float = Field(30.0, gt=0, le=120)
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        parts = urlsplit(self.url)
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+            raise ValueError("the address is http: wanted https, http only on this machine")
+        if parts.scheme not in ("http", "https"):
+            secret.check(self.url)
+        return self
+
+
+class FilesOutlet(_Outlet):
+    """[delivery.files]: the report's files in a folder or a bucket."""
+
+    path: str = Field(description="a folder, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://ACCOUNT/CONTAINER/PREFIX")
+    formats: list[str] = Field(default_factory=lambda: ["html", "json", "csv"])
+
+
+class Delivery(_Table):
+    """[delivery]: where reports go."""
+
+    smtp: SmtpSettings | None = None
+    apprise: AppriseSettings | None = None
+    webhook: WebhookSettings | None = None
+    files: FilesOutlet | None = None
+
+
+class ServiceSettings(_Table):
+    """[service]: `auditor serve` itself."""
+
+    listen: str = Field("127.0.0.1:8321", description="address of /healthz, /readyz and /metrics; empty for none")
+    report_dir: Path | None = Field(
+        None, description="folder for the reports; by default `reports` in the data directory"
+    )
+    formats: list[str] = Field(
+        default_factory=lambda: ["html", "json", "csv"], description="report files of each audit"
+    )
+    data_wait_seconds: int = Field(20, ge=1, le=25, description="seconds that a running audit gets to stop by itself")
+
+
+class Mute(_Table):
+    """[[mutes]]: findings to stay silent about; every scope given must match."""
+
+    rule: str | None = Field(None, description="rule id; takes * and ?")
+    resource: str | None = Field(None, description="resource id or name; takes * and ?")
+    tag: str | None = Field(None, description="key=value, or key for any value")
+    account: str | None = Field(None, description="account, project or subscription")
+    author: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    until: date | None = Field(None, description="day from which the findings count again")
+
+    @model_validator(mode="after")
+    def _has_scope(self) -> Self:
+        if not any((self.rule, self.resource, self.tag, self.account)):
+            raise ValueError("a mute needs a rule, resource, tag or account")
+        return self
+
+    def record(self) -> MuteRecord:
+        """The mute as the state knows it; its id stays while its scope does."""
+        scope = "\x1f".join(part or "" for part in (self.rule, self.resource, self.tag, self.account))
+        until = None if self.until is None else datetime.combine(self.until, time(), UTC)
+        return MuteRecord(
+            id=f"file-{sha256(scope.encode()).hexdigest()[:8]}",
+            author=self.author,
+            reason=self.reason,
+            rule=self.rule,
+            resource=self.resource,
+            tag=self.tag,
+            account=self.account,
+            until=until,
+        )
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
 class Budget(_Table):
     """[[budgets]]: what a month may cost; provider, account and tag narrow it down, left out they mean all."""
 
@@ -126,6 +321,10 @@ class Settings(_Table):
     engine: EngineSettings = EngineSettings()
     sources: Sources = Sources()
     tags: Tags = Tags()
+    schedule: ScheduleSettings = ScheduleSettings()
+    delivery: Delivery = Delivery()
+    service: ServiceSettings = ServiceSettings()
+    mutes: list[Mute] = Field(default_factory=list)
     rules: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description='[rules."ID"]: `enabled` and parameters of one rule'
     )
@@ -160,7 +359,27 @@ def load(path: Path | None) -> Settings:
         raise SettingsError(f"configuration {path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"configuration {path}: not valid TOML: {error}") from error
-    return parse(table, str(path))
+    return _with_mute_files(parse(table, str(path)), path.parent)
+
+
+class _MuteFile(_Table):
+    mutes: list[Mute] = Field(default_factory=list)
+
+
+def _with_mute_files(settings: Settings, folder: Path) -> Settings:
+    mutes = list(settings.mutes)
+    for name in settings.state.mute_files:
+        path = folder / name.expanduser()
+        try:
+            table = tomllib.loads(path.read_text("utf-8"))
+            mutes += _MuteFile.model_validate(table).mutes
+        except OSError as error:
+            raise SettingsError(f"mute file {path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"mute file {path}: not valid TOML: {error}") from error
+        except ValidationError as error:
+            raise SettingsError("\n".join(_explain(str(path), problem) for problem in error.errors())) from error
+    return settings.model_copy(update={"mutes": mutes})
 
 
 def parse(table: Mapping[str, Any], where: str) -> Settings:
@@ -175,7 +394,10 @@ def _explain(where: str, problem: Mapping[str, Any]) -> str:
     place: Sequence[Any] = problem["loc"]
     key = ".".join(str(part) for part in place)
     if problem["type"] != "extra_forbidden":
-        return f"configuration {where}: {key}: {problem['msg']}, found {problem.get('input')!r}"
+        found = problem.get("input")
+        # a wrong secret may be the secret itself; a table as a whole says nothing
+        shown = "" if problem["type"] == "value_error" or isinstance(found, dict) else f", found {found!r}"
+        return f"configuration {where}: {key}: {problem['msg'].removeprefix('Value error, ')}{shown}"
     known = _known_keys(place[:-1])
     near = difflib.get_close_matches(str(place[-1]), known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(sorted(known))}"
@@ -188,7 +410,6 @@ def _known_keys(place: Sequence[Any]) -> list[str]:
         if isinstance(part, int) or part not in model.model_fields:
             continue
         annotation = model.model_fields[part].annotation
-        inner = getattr(annotation, "__args__", (annotation,))[-1]
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            model = inner
+        inner = [each for each in get_args(annotation) or (annotation,) if isinstance(each, type)]
+        model = next((each for each in inner if issubclass(each, BaseModel)), model)
     return list(model.model_fields)

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from auditor.cli import findings, runs
+from auditor.cli.place import ConfigOption, DataDirOption
 from auditor.errors import AuditorError, SettingsError
 
 app = typer.Typer(
@@ -21,18 +23,12 @@ app = typer.Typer(
 )
 rules_app = typer.Typer(no_args_is_help=True, help="List, explain and check rules.")
 app.add_typer(rules_app, name="rules")
+app.add_typer(findings.app, name="findings")
+app.add_typer(runs.app, name="runs")
+app.command()(runs.report)
 
 USAGE, NOTHING = 2, 4
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", help="TOML configuration; default ./auditor.toml, then the user's and the system's."
-    ),
-]
-DataDirOption = Annotated[
-    Path | None, typer.Option(help="Where lake and state live; without it an audit of files leaves nothing behind.")
-]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the report files.")]
 FormatOption = Annotated[
     list[str] | None,

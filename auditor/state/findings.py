@@ -149,6 +149,13 @@ class FindingBook(Book):
             rows = connection.execute(query).all()
         return [FindingRecord._make(row) for row in rows]
 
+    def find_ids(self, beginning: str, limit: int = 6) -> list[str]:
+        """The ids that begin so; the one that is exactly so, where there is one."""
+        query = select(FINDINGS.c.id).where(FINDINGS.c.id.startswith(beginning, autoescape=True))
+        with self._database.read() as connection:
+            found = list(connection.execute(query.order_by(FINDINGS.c.id).limit(limit)).scalars())
+        return [beginning] if beginning in found else found
+
     def get_finding(self, finding_id: str) -> FindingDetail:
         """A finding with its last run's evidence and its history. Raises SettingsError for an unknown id."""
         with self._database.read() as connection:
