@@ -17,6 +17,8 @@ _PROVIDERS = {
     "microsoft azure": "azure",
 }
 
+_CAPPED = "!capped|"
+
 
 def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: list[str]) -> Taken:
     """Appends the samples of like files to `metrics`. Raises duckdb.Error where a file cannot be read.
@@ -24,28 +26,37 @@ def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: l
     A `unit` column is optional; without it the metric's own unit (CONTRACT) holds, whatever the values look like.
     """
     relation, parameters = _relation(form, shape, paths)
-    judged = _judged(relation, shape, form)
-    if form != "parquet":  # text is parsed once; Parquet is cheaper to read twice than to keep
-        con.execute(f"create or replace temp table telemetry_rows as {judged}", parameters)
-        judged, parameters = "select * from telemetry_rows", {}
+    before = con.execute("select count(*) from metrics").fetchone()
+    # The text is parsed and the rows are written once: those that do not stay bear their verdict as a mark until they are
+    # counted. No declared unit that is kept begins with the mark.
     con.execute(
-        f"""insert into metrics select time, provider, resource_id, device, metric, value, unit_source from ({judged})
-        where verdict in ('kept', 'capped')""",
+        f"""insert into metrics select time, provider, resource_id, device, metric, value,
+            case verdict when 'kept' then unit_source when 'capped' then '{_CAPPED}' || unit_source else '!' || verdict end
+        from ({_judged(relation, shape, form)})""",
         parameters,
     )
-    counts = dict(
+    marked = con.execute(
+        """select regexp_extract(unit_source, '^!([a-z]+)', 1), metric, count(*) from metrics
+        where starts_with(unit_source, '!') group by all"""
+    ).fetchall()
+    counts: dict[str, int] = {}
+    unused: dict[str, int] = {}
+    for verdict, metric, rows in marked:
+        if verdict == "unused":
+            name = metric or "(without a name)"
+            unused[name] = unused.get(name, 0) + rows
+        else:
+            counts[verdict] = counts.get(verdict, 0) + rows
+    if counts.get("capped"):
         con.execute(
-            f"select verdict, count(*) from ({judged}) where verdict <> 'unused' group by 1", parameters
-        ).fetchall()
-    )
-    unused = dict(
-        con.execute(
-            f"select metric, count(*) from ({judged}) where verdict = 'unused' group by 1", parameters
-        ).fetchall()
-    )
+            f"""update metrics set unit_source = substr(unit_source, {len(_CAPPED) + 1})
+            where starts_with(unit_source, '{_CAPPED}')"""
+        )
+    if marked:
+        con.execute("delete from metrics where starts_with(unit_source, '!')")
     counts["unreadable"] = counts.get("unreadable", 0) + _rejected_lines(con)
-    con.execute("drop table if exists telemetry_rows")
-    return Taken(counts.get("kept", 0) + counts.get("capped", 0), describe(counts, unused, []))
+    after = con.execute("select count(*) from metrics").fetchone()
+    return Taken(after[0] - before[0] if after and before else 0, describe(counts, unused, []))
 
 
 def _judged(relation: str, shape: Shape, form: str) -> str:
@@ -65,7 +76,10 @@ def _judged(relation: str, shape: Shape, form: str) -> str:
     elif declared.startswith(("TIMESTAMP", "DATE")):
         time = cell("time", "timestamp")
     else:
-        time = f"telemetry_time(trim({cell('time')}))"
+        # an instant in UTC written in full needs none of the dearer readings
+        written = cell("time")
+        time = f"""case when ends_with({written}, 'Z') or (strlen({written}) = 19 and substr({written}, 17, 1) = ':')
+            then try_cast({written} as timestamp) else telemetry_time(trim({written})) end"""
     return f"""
         with cells as (
             select {time} as time, nullif(trim({cell("provider")}), '') as stated_provider,
