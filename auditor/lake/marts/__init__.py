@@ -39,8 +39,9 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
     """Build every view of `auditor.views` but `charges` from the facts in `con`.
 
     Reads `charges`, `accelerator_charges`, `metrics`, `resources_seen` and `flows_seen` (and `commitment_charges` where
-    there is one); any may be empty, none may be missing. Besides the views it leaves `identities` (alias to ResourceId)
-    and `ambiguous_aliases` (aliases that would have meant two resources and therefore mean none).
+    there is one); any may be empty, none may be missing. Besides the views it leaves `identities` (alias to ResourceId),
+    `ambiguous_aliases` (aliases that would have meant two resources and therefore mean none) and `unjoined` (what bill,
+    telemetry and inventory say of resources that the others do not know).
     """
     from auditor.lake.marts import (
         accelerator_hours,
@@ -52,6 +53,7 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
         prices,
         resources,
         transfers,
+        unjoined,
     )
 
     identities.build(con)
@@ -63,3 +65,4 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
     commitment_hours.build(con)
     prices.build(con)
     accelerator_hours.build(con, windows, thresholds)
+    unjoined.build(con)
