@@ -309,6 +309,7 @@ def build_extras(
     settings: Sequence[render.Setting] | None = None,
     previous: render.PreviousRun | None = None,
     mutes: Mapping[str, render.Mute] | None = None,
+    realised: Sequence[render.Realised] | None = None,
 ) -> render.Extras:
     """The series and texts that the report shows beside the document.
 
@@ -332,6 +333,7 @@ def build_extras(
         rule_texts={rule.id: _rule_text(rule, used.get(rule.id, {})) for rule in rules},
         settings=tuple(settings) if settings is not None else None,
         mutes=mutes or {},
+        realised=tuple(realised) if realised is not None else None,
         previous=previous,
         source_notes=tuple(
             render.SourceNote(bill.paths[0] if bill.paths else bill.source, role, note)

@@ -25,7 +25,7 @@ from auditor.errors import LakeError, SettingsError
 from auditor.intake import take_bills
 from auditor.lake import marts, store
 from auditor.landing import Recognised, SourceReport
-from auditor.normalise import flows, inventory, telemetry
+from auditor.normalise import flows, inventory, prices, telemetry
 from auditor.normalise.recognise import Sorted, sort_files
 from auditor.progress import Progress, step
 from auditor.realised import realised_savings
@@ -218,6 +218,7 @@ def _take_observations(found: Sorted, con: duckdb.DuckDBPyConnection, progress: 
         "telemetry": telemetry.load,
         "inventory": inventory.load,
         "flows": flows.load,
+        "prices": prices.load,
     }
     for kind, load in loaders.items():
         files = [file for file in found.recognised if file.kind == kind]
@@ -271,9 +272,7 @@ def _held_back(end: datetime, days: int, known: Sequence[Bill]) -> datetime:
     return end - timedelta(days=days)
 
 
-def _parameters(
-    request: ScanRequest, rules: Sequence[Rule]
-) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
+def _parameters(request: ScanRequest, rules: Sequence[Rule]) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     """What configuration and command line say of the rules, and the settings that several rules share."""
     overrides: dict[str, dict[str, object]] = {}
     for rule_id, table in request.settings.rules.items():

@@ -134,6 +134,18 @@ class Mute(NamedTuple):
     until: str | None
 
 
+class Realised(NamedTuple):
+    """What the bill of one period shows that a resolved finding saved; negative where the cost grew."""
+
+    title: str
+    resource: str
+    billing_period: str
+    baseline_cost: Decimal
+    actual_cost: Decimal
+    saved: Decimal
+    currency: str
+
+
 class Setting(NamedTuple):
     """A setting of the audit that shaped the figures, with the sentence that explains it."""
 
@@ -185,6 +197,7 @@ class Extras:
     account_names: Mapping[str, str] = field(default_factory=dict)
     mutes: Mapping[str, Mute] = field(default_factory=dict)
     settings: tuple[Setting, ...] | None = None
+    realised: tuple[Realised, ...] | None = None
     no_telemetry: tuple[NoTelemetry, ...] | None = None
     classification: tuple[Classification, ...] | None = None
     rule_texts: Mapping[str, RuleText] | None = None

@@ -41,6 +41,7 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
         answers=answers,
         verdict=view.verdict(document, answers),
         windows=view.windows(document),
+        sources=view.sources(document),
         split=view.savings(document),
         disagree=view.savings_disagree(document),
         share_of_spend=view.share_of_spend(document),

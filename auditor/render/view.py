@@ -137,6 +137,27 @@ def by_worth(findings: Iterable[Mapping[str, Any]], currency: str | None) -> lis
     )
 
 
+def sources(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sources as a reader wants them: what failed first, and those alike in all but their files as one line."""
+    grouped: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for source in document["sources"]:
+        key = (source["provider"], source["kind"], source["format"], source["status"], source["message"])
+        line = grouped.get(key)
+        if line is None:
+            grouped[key] = {
+                **source,
+                "paths": list(source["paths"]),
+                "billing_periods": source["billing_periods"] or [],
+            }
+            continue
+        line["files"] = (line["files"] or 0) + (source["files"] or 0)
+        line["rows"] = (line["rows"] or 0) + (source["rows"] or 0)
+        line["paths"] += source["paths"]
+        line["billing_periods"] = sorted({*line["billing_periods"], *(source["billing_periods"] or [])})
+    order = {"failed": 0, "skipped": 1}
+    return sorted(grouped.values(), key=lambda line: order.get(line["status"], 2))
+
+
 def savings(document: Mapping[str, Any]) -> dict[str, Decimal]:
     """Net monthly savings of open findings in the report's currency, by confidence."""
     currency = document["totals"]["currency"]
