@@ -93,6 +93,18 @@ machines as (
     group by provider, SubAccountId, BillingCurrency, job, ResourceId
 ),
 
+hourly_widths as (
+    select
+        provider,
+        SubAccountId,
+        BillingCurrency,
+        job,
+        hour,
+        count(distinct ResourceId) as width
+    from machine_hours
+    group by provider, SubAccountId, BillingCurrency, job, hour
+),
+
 -- machines that run side by side are the job's size, not its restarts
 widths as (
     select
@@ -101,17 +113,7 @@ widths as (
         BillingCurrency,
         job,
         max(width) as width
-    from (
-        select
-            provider,
-            SubAccountId,
-            BillingCurrency,
-            job,
-            hour,
-            count(distinct ResourceId) as width
-        from machine_hours
-        group by provider, SubAccountId, BillingCurrency, job, hour
-    )
+    from hourly_widths
     group by provider, SubAccountId, BillingCurrency, job
 ),
 

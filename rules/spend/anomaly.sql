@@ -153,7 +153,7 @@ grid as (
             series.provider = account_days.provider
             and series.SubAccountId is not distinct from account_days.SubAccountId
             and series.BillingCurrency = account_days.BillingCurrency
-            and account_days.day >= series.first_day
+            and series.first_day <= account_days.day
     left join daily
         on
             series.provider = daily.provider
@@ -205,8 +205,8 @@ judged as (
             and this.rank = past.rank
             and this.service is not distinct from past.service
             and this.sku is not distinct from past.sku
-            and past.day < this.day
-            and past.day >= this.day - $history_days::integer
+            and this.day > past.day
+            and this.day - $history_days::integer <= past.day
     where
         this.day >= $window_start
         and this.effective_cost >= $min_excess
@@ -302,10 +302,10 @@ told as (
             episodes.provider = better.provider
             and episodes.SubAccountId is not distinct from better.SubAccountId
             and episodes.BillingCurrency = better.BillingCurrency
-            and better.rank < episodes.rank
+            and episodes.rank > better.rank
             and (episodes.rank = 3 or episodes.service = better.service)
             and episodes.first_day <= better.last_day
-            and better.first_day <= episodes.last_day
+            and episodes.last_day >= better.first_day
 ),
 
 usages as (
@@ -368,8 +368,10 @@ select
         '{} cost {:.2f} on {}, against {:.2f} on a usual day of that kind',
         concat_ws(' ', coalesce(told.service, 'the account'), told.sku),
         (told.effective_cost / (date_diff('day', told.first_day, told.last_day) + 1))::double,
-        case when told.last_day = told.first_day then strftime(told.first_day, '%Y-%m-%d')
-            else strftime(told.first_day, '%Y-%m-%d') || ' to ' || strftime(told.last_day, '%Y-%m-%d') || ' a day' end,
+        case
+            when told.last_day = told.first_day then strftime(told.first_day, '%Y-%m-%d')
+            else strftime(told.first_day, '%Y-%m-%d') || ' to ' || strftime(told.last_day, '%Y-%m-%d') || ' a day'
+        end,
         (told.usual_cost / (date_diff('day', told.first_day, told.last_day) + 1))::double
     ) as reason,
     told.sku,

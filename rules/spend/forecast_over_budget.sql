@@ -77,10 +77,10 @@ spent as (
         and (
             budgets.tag_key is null
             or len(list_filter(
-                map_entries(try_cast(try_cast(charges.Tags as json) as map(varchar, varchar))),
-                lambda tag: regexp_replace(
-                    regexp_replace(lower(tag.key), '^((resourcetags/|resource_tags_|labels/|label_|user[:_]|aws[:_]|goog-)+)', ''), '[^a-z0-9]', '', 'g'
-                ) = budgets.tag_key and lower(trim(tag.value)) = budgets.tag_value
+                map_entries(try_cast(try_cast(charges.Tags as json) as map (varchar, varchar))),
+                lambda pair: regexp_replace(
+                    regexp_replace(lower(pair['key']), '^((resourcetags/|resource_tags_|labels/|label_|user[:_]|aws[:_]|goog-)+)', ''), '[^a-z0-9]', '', 'g'
+                ) = budgets.tag_key and lower(trim(pair['value'])) = budgets.tag_value
             )) > 0
         )
     group by all
