@@ -71,15 +71,16 @@ with billed as (
     group by provider, CommitmentDiscountId, BillingCurrency
 ),
 
+-- bill and inventory agree on the last part of an id, not always on the path before it
 stated as (
     select
         provider,
-        lower(ResourceId) as commitment_key,
+        lower(regexp_extract(ResourceId, '[^/]+$')) as commitment_key,
         max(ResourceName) as ResourceName,
         max(ends_at) as ends_at,
         bool_or(coalesce(try_cast(json_extract_string(attributes, '$.auto_renew') as boolean), false)) as renews_itself
     from commitments
-    group by provider, lower(ResourceId)
+    group by provider, lower(regexp_extract(ResourceId, '[^/]+$'))
 ),
 
 with_id as (
@@ -100,7 +101,7 @@ with_id as (
     left join stated
         on
             billed.provider = stated.provider
-            and lower(billed.CommitmentDiscountId) = stated.commitment_key
+            and lower(regexp_extract(billed.CommitmentDiscountId, '[^/]+$')) = stated.commitment_key
 ),
 
 -- Google bills the usage of a resource-based commitment by project and region and names no commitment
@@ -134,7 +135,10 @@ placed as (
         coalesce(try_cast(json_extract_string(commitments.attributes, '$.auto_renew') as boolean), false) as renews_itself,
         count(*) over (partition by commitments.provider, commitments.SubAccountId, commitments.RegionId) as neighbours
     from commitments
-    left join billed on commitments.provider = billed.provider and lower(commitments.ResourceId) = lower(billed.CommitmentDiscountId)
+    left join billed
+        on
+            commitments.provider = billed.provider
+            and lower(regexp_extract(commitments.ResourceId, '[^/]+$')) = lower(regexp_extract(billed.CommitmentDiscountId, '[^/]+$'))
     where
         billed.CommitmentDiscountId is null
         and commitments.ends_at >= $window_end

@@ -29,7 +29,7 @@ charges = [
 [parameters]
 history_days  = { default = 56, unit = "days before the day looked at", about = "eight of every weekday" }
 min_history   = { default = 14, unit = "days with a bill", about = "two of every weekday; with fewer nothing is usual" }
-min_excess    = { default = 100, unit = "BillingCurrency a day", about = "less is not worth a look" }
+min_excess    = { default = 50, unit = "BillingCurrency a day", about = "less is not worth a look" }
 min_ratio     = { default = 2, unit = "cost / usual cost", about = "so far a day has to stand above the median of its weekday" }
 min_sigmas    = { default = 6, unit = "robust standard deviations (1.4826 x median absolute deviation)", about = "so far a restless service has to stand above its usual cost" }
 fee_kinds     = { default = ["accelerator.capacity_block", "commitment.fee", "commitment.unused", "support", "marketplace", "tax", "credit", "refund", "adjustment"], unit = "usage kinds", about = "billed by calendar or contract, not by use" }
