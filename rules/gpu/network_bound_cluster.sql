@@ -22,7 +22,7 @@ references = [
 [needs]
 accelerator_hours = [
     "provider", "ResourceId", "SubAccountId", "RegionId", "AvailabilityZone", "BillingCurrency", "usage_kind", "hour", "machine_type",
-    "accelerator_model", "EffectiveCost", "committed_cost", "purchase_option", "job", "workload_kind", "class", "standby",
+    "accelerator_model", "accelerator_hours", "EffectiveCost", "committed_cost", "purchase_option", "job", "workload_kind", "class", "standby",
 ]
 charges   = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "purchase_option", "day", "accelerator_model", "Tags"]
 instances = ["provider", "ResourceId", "AvailabilityZone", "has_rdma", "placement_group", "attributes", "Tags"]
@@ -65,6 +65,7 @@ with node_hours as (
         max(machine_type) as machine_type,
         max(accelerator_model) as accelerator_model,
         max(job) as job,
+        avg(accelerator_hours)::double as running,
         sum(EffectiveCost) as accelerator_cost,
         sum(coalesce(committed_cost, 0)) as committed_cost,
         bool_or(coalesce(purchase_option = 'reserved_capacity', false)) as is_reserved,
@@ -199,6 +200,7 @@ member_hours as (
         node_hours.ResourceId,
         node_hours.machine_type,
         node_hours.accelerator_model,
+        node_hours.running,
         node_hours.accelerator_cost,
         node_hours.committed_cost,
         node_hours.is_reserved,
@@ -239,7 +241,8 @@ joint_hours as (
         bool_or(standby) as standby
     from member_hours
     group by provider, SubAccountId, RegionId, BillingCurrency, label, hour
-    having count(distinct ResourceId) >= $min_nodes
+    -- a node that replaces another in the same hour is not beside it
+    having count(distinct ResourceId) >= $min_nodes and sum(running) >= $min_nodes - 0.5
 ),
 
 clusters as (

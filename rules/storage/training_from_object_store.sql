@@ -177,6 +177,29 @@ named_buckets as (
     group by words.provider, words.ResourceId
 ),
 
+reads as (
+    select
+        provider,
+        ResourceId,
+        sum(sum_value) as bytes
+    from metric_hours
+    where metric = 'bucket.read_bytes' and hour >= $window_start and hour < $window_end
+    group by provider, ResourceId
+),
+
+-- what was read from a bucket, in equal parts for the machines that name it
+bucket_reads as (
+    select
+        named_buckets.provider,
+        named_buckets.ResourceId,
+        reads.bytes / count(*) over (partition by named_buckets.provider, named_buckets.bucket_id) as bytes
+    from named_buckets
+    inner join reads
+        on
+            named_buckets.provider = reads.provider
+            and named_buckets.bucket_id = reads.ResourceId
+),
+
 -- buckets that somebody reads from in the machine's account and region
 read_buckets as (
     select
@@ -243,10 +266,11 @@ fed as (
             case
                 when logged.bytes is not null then greatest(logged.store_bytes, logged.store_bytes / logged.bytes * coalesce(received.bytes, 0))
             end,
-            received.bytes
+            least(received.bytes, bucket_reads.bytes)  -- of what is measured; the machine receives more than it reads, the bucket serves others too
         ) as store_bytes,
         case
             when logged.bytes is not null then 'flow logs'
+            when bucket_reads.bytes is not null then 'bytes read from the bucket that the machine names'
             when named_buckets.bucket_id is not null then 'received bytes, and the machine names the bucket'
             else 'received bytes, and a bucket is read in its account and region'
         end as bytes_source,
@@ -264,6 +288,10 @@ fed as (
         on
             training.provider = named_buckets.provider
             and training.ResourceId = named_buckets.ResourceId
+    left join bucket_reads
+        on
+            training.provider = bucket_reads.provider
+            and training.ResourceId = bucket_reads.ResourceId
     left join read_buckets
         on
             training.provider = read_buckets.provider
@@ -279,7 +307,11 @@ fed as (
             and mounted.machine_id in (lower(training.ResourceId), lower(regexp_extract(training.ResourceId, '[^/:]+$')))
     where
         mounted.machine_id is null
-        and (logged.bytes is not null or (clustered.ResourceId is null and coalesce(named_buckets.bucket_id, read_buckets.bucket_id) is not null))
+        and (
+            logged.bytes is not null
+            or bucket_reads.bytes is not null
+            or (clustered.ResourceId is null and coalesce(named_buckets.bucket_id, read_buckets.bucket_id) is not null)
+        )
     qualify row_number() over (partition by training.provider, training.ResourceId, training.BillingCurrency order by named_buckets.bucket_id asc nulls last) = 1
 ),
 
