@@ -269,6 +269,14 @@ RESOURCES: dict[str, str] = {
     "aliases": "VARCHAR[]",  # every further id under which bills and telemetry may know it
 }
 
+# Prices that users give, as their lists state them.
+PRICES: dict[str, str] = {
+    **VIEWS["prices"],
+    "AvailabilityZone": "VARCHAR",  # of spot prices
+    "scope": "VARCHAR",  # whole_instance, per_chip (TPU), accelerator_only (without its host)
+    "variant": "VARCHAR",  # keeps apart what one list prices under several names; of each the newest counts
+}
+
 FLOWS: dict[str, str] = {
     "provider": "VARCHAR",
     "hour": "TIMESTAMP",

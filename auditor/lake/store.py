@@ -12,7 +12,7 @@ import duckdb
 from auditor.errors import LakeError
 from auditor.focus import LAKE_CHARGE_COLUMNS
 from auditor.records import LakeFileRecord
-from auditor.views import FLOWS, METRICS, RESOURCES
+from auditor.views import FLOWS, METRICS, PRICES, RESOURCES
 
 HOURLY_COLUMNS: dict[str, str] = {**LAKE_CHARGE_COLUMNS, "hour": "TIMESTAMP", "grain": "VARCHAR"}
 
@@ -22,7 +22,12 @@ TABLES: dict[str, dict[str, str]] = {
     "accelerator_charges": HOURLY_COLUMNS,
     "commitment_charges": HOURLY_COLUMNS,
 }
-OBSERVED: dict[str, dict[str, str]] = {"metrics": METRICS, "resources_seen": RESOURCES, "flows_seen": FLOWS}
+OBSERVED: dict[str, dict[str, str]] = {
+    "metrics": METRICS,
+    "resources_seen": RESOURCES,
+    "flows_seen": FLOWS,
+    "prices_seen": PRICES,
+}
 
 
 def connect(memory_limit: str | None, threads: int | None, scratch: Path) -> duckdb.DuckDBPyConnection:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from auditor.landing import LandingFile, Recognised, Shape
-from auditor.normalise import flows, inventory, telemetry
+from auditor.normalise import flows, inventory, prices, telemetry
 from auditor.normalise.billing import formats, manifests
 from auditor.normalise.look import look, open_decoded
 
@@ -65,12 +65,19 @@ def sort_files(files: Iterable[LandingFile]) -> Sorted:
             original = seen.setdefault(key, file_)
             if original is not file_:
                 copies.add(file_.file.name)
-                unread.append(Unread(file_.file, "skipped", f"the same content as {original.file.name}, which is counted", file_.format))
+                unread.append(
+                    Unread(
+                        file_.file,
+                        "skipped",
+                        f"the same content as {original.file.name}, which is counted",
+                        file_.format,
+                    )
+                )
     return Sorted([file for file in recognised if file.file.name not in copies], unread, digests)
 
 
 def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
-    for room in (manifests, formats, telemetry, inventory, flows):
+    for room in (manifests, formats, telemetry, inventory, flows, prices):
         found: Recognised | None = room.recognise(file, shape)
         if found is not None:
             return found
@@ -84,7 +91,10 @@ def _why_not(shape: Shape) -> tuple[str, str]:
         return "failed", shape.problem
     if shape.form == "csv":
         header = ", ".join(shape.columns[:8])
-        return "skipped", f"no billing, telemetry or inventory format has these columns: {header[:200]}{' …' if len(shape.columns) > 8 else ''}"
+        return (
+            "skipped",
+            f"no billing, telemetry or inventory format has these columns: {header[:200]}{' …' if len(shape.columns) > 8 else ''}",
+        )
     if shape.columns:
         return "skipped", f"no known format has these fields: {', '.join(map(str, shape.columns[:8]))[:200]}"
     return "skipped", "not a billing, telemetry, inventory, flow log or price file"
