@@ -8,16 +8,25 @@ from typing import Any
 from auditor.render import (
     Classification,
     DailyCost,
+    DayTotal,
     Extras,
     GpuSlice,
+    MachineDay,
+    Mute,
     NoTelemetry,
     PreviousRun,
+    Realised,
     RuleText,
+    Samples,
+    Setting,
     SourceNote,
     TransferEdge,
+    TransferPayer,
+    WeekHour,
 )
 
 WINDOW = {"start": "2026-03-01T00:00:00Z", "end": "2026-03-31T00:00:00Z"}  # 720 hours
+IDLE_FROM = datetime(2026, 3, 1)  # as the lake has times: UTC without saying so
 HOSTILE = "</script><script>alert(1)</script>"
 FORMULA = '=HYPERLINK("http://evil.example","x")'
 BIDI = "pay\u202eroll\u200b\x1b[31m"
@@ -528,6 +537,57 @@ def extras() -> Extras:
             GpuSlice("A100", "idle", Decimal(3000), Decimal(29000), "USD"),
             GpuSlice("H100", "productive", Decimal(4000), Decimal(38000), "USD"),
             GpuSlice("L4", "held", Decimal(900), Decimal(2100), "USD"),
+        ),
+        history=tuple(
+            DayTotal(provider, days[0] - timedelta(days=30) + timedelta(days=n), "USD", Decimal(1000 + 40 * (n % 7)))
+            for provider in ("aws", "gcp", "azure")
+            for n in range(60)
+        ),
+        machine_days=tuple(
+            MachineDay("aws", f"i-0{m:04}", name, owner, "p4d.24xlarge", day, kind, Decimal(300 - m), "USD")
+            for m, (name, owner) in enumerate((("train-llm-07", "research"), (None, HOSTILE), (HOSTILE, None)))
+            for n, day in enumerate(days)
+            for kind in (("productive", "idle") if n % 3 else ("productive",))
+        ),
+        week_hours=tuple(
+            WeekHour(weekday, hour, kind, Decimal(100 if 8 <= hour < 20 else 40), "USD")
+            for weekday in range(7)
+            for hour in range(24)
+            for kind in ("productive", "idle")
+        ),
+        transfer_payers=(
+            TransferPayer(
+                "research",
+                "aws",
+                "111122223333",
+                "i-0aaa1111bbbb2222c",
+                HOSTILE,
+                "transfer.inter_zone",
+                Decimal(824025),
+                Decimal("8240.25"),
+                "USD",
+            ),
+            TransferPayer(
+                None, "aws", "111122223333", "nat-1", None, "nat.hours", Decimal(720), Decimal("32.4"), "USD"
+            ),
+            TransferPayer("vision", "gcp", None, None, None, "transfer.internet", None, Decimal("5110.1"), "USD"),
+        ),
+        samples={
+            findings()[0]["id"]: (
+                Samples("Mean of all devices", "ratio", IDLE_FROM, 6, tuple([0.8] * 60 + [None] * 4 + [0.01] * 56)),
+                Samples("Highest sample of any device", "ratio", IDLE_FROM, 6, tuple([0.97] * 60 + [0.02] * 60), 0.05),
+            ),
+            findings()[3]["id"]: (
+                Samples("Charged gigabytes", "GB", IDLE_FROM, 24, tuple(float(n * 100) for n in range(30))),
+            ),
+        },
+        account_names={"111122223333": "acme-research"},
+        settings=(Setting("lookback_days", "30", "length of the audit window in days"),),
+        mutes={f["id"]: Mute("sam", "kept for the launch", "2026-06-01") for f in findings() if f["status"] == "muted"},
+        realised=(
+            Realised(
+                "Volume is attached to nothing", "vol-1", "2026-03", Decimal(420), Decimal(0), Decimal(420), "USD"
+            ),
         ),
         transfer_edges=(
             TransferEdge("us-east-1a", "us-east-1b", "transfer.inter_zone", Decimal("8240.25"), "USD"),
