@@ -130,23 +130,14 @@ tags as (
     from tag_texts, json_each(tag_texts.Tags::json) as entry
 ),
 
--- what holds nodes together, the most telling first: the job, the cluster, the group that starts them
+-- what holds nodes together beside a job, the most telling first: the cluster, the group that starts them, the placement
 labels as (
-    select
-        provider,
-        ResourceId,
-        job as label,
-        'job' as label_kind,
-        1 as place
-    from node_hours
-    where job is not null
-    union
     select
         provider,
         ResourceId,
         tag_value as label,
         'cluster label' as label_kind,
-        2 as place
+        1 as place
     from tags
     where regexp_matches(tag_key, 'cluster(name|id)?$') and tag_value <> '' and lower(tag_value) not in ('owned', 'shared', 'true', 'false')
     union
@@ -155,7 +146,7 @@ labels as (
         instances.ResourceId,
         json_extract_string(instances.attributes, '$.cluster') as label,
         'cluster' as label_kind,
-        3 as place
+        2 as place
     from instances
     where json_extract_string(instances.attributes, '$.cluster') is not null
     union
@@ -164,16 +155,16 @@ labels as (
         ResourceId,
         tag_value as label,
         'group label' as label_kind,
-        4 as place
+        3 as place
     from tags
-    where regexp_matches(tag_key, '(autoscalinggroup(name)?|scaleset(name)?|nodegroup(name)?|nodepool(name)?|fleetid|instancegroup(name)?|createdby)$') and tag_value <> ''
+    where regexp_matches(tag_key, '(autoscalinggroup(name)?|scaleset(name)?|nodegroup(name)?|nodepool(name)?|fleetid|instancegroup(name)?)$') and tag_value <> ''
     union
     select
         provider,
         ResourceId,
         placement_group as label,
         'placement group' as label_kind,
-        5 as place
+        4 as place
     from instances
     where placement_group is not null
 ),
@@ -194,8 +185,9 @@ member_hours as (
         node_hours.SubAccountId,
         node_hours.RegionId,
         node_hours.BillingCurrency,
-        best_labels.label,
-        best_labels.label_kind,
+        -- a machine works for one job now and for another then
+        coalesce(node_hours.job, best_labels.label) as label,
+        case when node_hours.job is not null then 'job' else best_labels.label_kind end as label_kind,
         node_hours.hour,
         node_hours.ResourceId,
         node_hours.machine_type,
@@ -210,7 +202,7 @@ member_hours as (
         instances.has_rdma,
         instances.placement_group
     from node_hours
-    inner join best_labels
+    left join best_labels
         on
             node_hours.provider = best_labels.provider
             and node_hours.ResourceId = best_labels.ResourceId
@@ -218,6 +210,7 @@ member_hours as (
         on
             node_hours.provider = instances.provider
             and node_hours.ResourceId = instances.ResourceId
+    where coalesce(node_hours.job, best_labels.label) is not null
 ),
 
 joint_hours as (
