@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from auditor.render import figures
@@ -80,7 +80,7 @@ def _top(lines: Sequence[Samples]) -> float:
     if most <= 0:
         return 1.0
     unit = step(Decimal(str(most)))
-    return float(-(-Decimal(str(most)) // unit) * unit)
+    return float((Decimal(str(most)) / unit).to_integral_value(ROUND_CEILING) * unit)
 
 
 def _line(values: Sequence[float | None], top: float) -> str:

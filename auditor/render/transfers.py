@@ -106,7 +106,7 @@ def _map(edges: Sequence[TransferEdge], currency: str) -> Map:
         merged[a if a in left else "other places", b if b in right else "other ends"] += cost
     whole = sum(merged.values(), Decimal(0))
     sources, targets = _places(left, whole), _places(right, whole)
-    height = int(max(places[-1].y + max(places[-1].height, SLOT) for places in (sources, targets)))
+    height = max(_bottom(places) for places in (sources, targets))
     return Map(currency, height, sources, targets, tuple(_ribbons(merged, sources, targets, whole, currency)))
 
 
@@ -130,6 +130,11 @@ def _places(costs: dict[str, Decimal], whole: Decimal) -> tuple[Place, ...]:
         made.append(Place(name, cost, charts.rounded(top), charts.rounded(height), charts.rounded(y + slot / 2)))
         y += slot + 6
     return tuple(made)
+
+
+def _bottom(places: Sequence[Place]) -> int:
+    last = places[-1]
+    return int(last.middle + max(last.height, SLOT) / 2) + 1
 
 
 def _ribbons(
