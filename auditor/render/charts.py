@@ -66,6 +66,13 @@ def bar(parts: Sequence[tuple[str, str, Decimal]], whole: Decimal, scale: Decima
     return tuple(segments)
 
 
+def folded(values: Sequence[Decimal]) -> list[Decimal]:
+    """The values, or where they are more than a small picture can show, the sums of seven at a time."""
+    if len(values) <= MANY_DAYS:
+        return list(values)
+    return [sum(values[i : i + 7], Decimal(0)) for i in range(0, len(values), 7)]
+
+
 def spark(values: Sequence[Decimal]) -> str:
     """Path of a row of small columns in a box as wide as there are values and 20 high; negative days are left out."""
     top = max(values, default=Decimal(0))

@@ -355,10 +355,11 @@ def _ranking(
             within,
             value,
             figures.percent(value, cost),
-            charts.spark([cut[name, within].get(day, Decimal(0)) for day in days]),
-            len(days),
+            charts.spark(values),
+            len(values),
         )
         for value, (name, within) in sums[:ROWS]
+        for values in [charts.folded([cut[name, within].get(day, Decimal(0)) for day in days])]
     )
     rest = sums[ROWS:]
     return Ranking(title, rows, figures.total(value for value, _ in rest), len(rest))
