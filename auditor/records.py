@@ -174,7 +174,8 @@ class NotificationRecord:
     """One report to one recipient for one slot of the schedule.
 
     `status` is claimed (being prepared), sending (being handed over), sent, failed (not handed over; tried again at
-    `retry_at`, or given up) or unknown (its sender died or lost the connection while handing over).
+    `retry_at`, or given up), skipped (nothing to report) or unknown (its sender died or lost the connection while
+    handing over).
     """
 
     channel: str

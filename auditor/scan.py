@@ -81,8 +81,9 @@ def scan(request: ScanRequest, progress: Progress, now: datetime) -> ScanResult:
         run_id = state.begin_run(as_of=None, now=now)
         try:
             result = _run(request, rules, con, state, lock, run_id, data_dir, spool, progress, now)
-        except BaseException:
-            state.finish_run(run_id, "failed", None, exit_status=NOTHING)
+        except BaseException as error:
+            how = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            state.finish_run(run_id, how, None, exit_status=NOTHING)
             raise
         finally:
             con.close()

@@ -176,7 +176,7 @@ class _Outlet(_Table):
     )
     rows: int = Field(15, ge=1, le=100, description="findings listed at most")
     report_url: str | None = Field(
-        None, description="where readers find the full report; {run} stands for the run's id"
+        None, pattern=r"^https?://", description="where readers find the full report; {run} stands for the run's id"
     )
 
 
@@ -257,7 +257,7 @@ class ServiceSettings(_Table):
     formats: list[str] = Field(
         default_factory=lambda: ["html", "json", "csv"], description="report files of each audit"
     )
-    data_wait_seconds: int = Field(20, ge=1, le=25, description="seconds that a running audit gets to stop by itself")
+    stop_seconds: int = Field(20, ge=1, le=25, description="seconds that a running audit gets to stop by itself")
 
 
 class Mute(_Table):

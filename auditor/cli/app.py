@@ -1,6 +1,7 @@
 """The commands. Heavy imports live inside them, so that --help answers at once."""
 
 import logging
+import signal
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from auditor.cli import findings, runs
+from auditor.cli import findings, runs, serve
+from auditor.cli.logs import start_logging
 from auditor.cli.place import ConfigOption, DataDirOption
 from auditor.errors import AuditorError, SettingsError
 
@@ -26,6 +28,10 @@ app.add_typer(rules_app, name="rules")
 app.add_typer(findings.app, name="findings")
 app.add_typer(runs.app, name="runs")
 app.command()(runs.report)
+app.command()(serve.send)
+app.command()(serve.serve)
+app.command()(serve.doctor)
+app.command()(serve.init)
 
 USAGE, NOTHING = 2, 4
 
@@ -115,7 +121,7 @@ def scan(
     from auditor.cli.request import make_request
     from auditor.render import FORMATS
 
-    _start_logging(verbose, log_format)
+    start_logging(verbose, log_format)
     chosen = tuple(formats or ("html", "json"))
     for name in chosen:
         if name not in FORMATS:
@@ -143,7 +149,7 @@ def demo(
     from auditor.assets import room
     from auditor.cli.request import make_request
 
-    _start_logging(0, "text")
+    start_logging(0, "text")
     request = make_request(paths=(str(room("examples") / "estate"),), as_of=date(2026, 10, 1))
     status = _audit(request, output, ("html", "json", "csv"), quiet=False, show_progress=not no_progress)
     sys.exit(status)
@@ -154,6 +160,7 @@ def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool,
     from auditor.render import render, terminal_summary
     from auditor.scan import scan as run_scan
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: the run lock is given back
     with progress_for(Console(stderr=True), shown=show_progress) as progress:
         result = run_scan(request, progress, datetime.now(UTC))
         written = render(result.document, result.extras, formats, output)
@@ -197,11 +204,3 @@ def _date(text: str | None) -> date | None:
         return date.fromisoformat(text)
     except ValueError:
         raise SettingsError(f"--as-of {text}: not a date; write it as 2026-11-01") from None
-
-
-def _start_logging(verbose: int, log_format: str) -> None:
-    if log_format not in ("text", "json"):
-        raise SettingsError(f"--log-format {log_format}: choose text or json")
-    from auditor.cli.logs import start
-
-    start(logging.DEBUG if verbose > 1 else logging.INFO if verbose else logging.WARNING, log_format)

@@ -81,13 +81,13 @@ def _print_table(records: "Sequence[FindingRecord]") -> None:
             heading, no_wrap=whole, overflow="fold", justify="right" if heading == "net a month" else "left"
         )
     for record in records:
-        money = f"{record.billing_currency}\u00a0{record.monthly_savings_net:,.2f}"
+        money = f"{record.billing_currency} {record.monthly_savings_net:,.2f}"
         where = record.resource_name or record.resource_id or record.sub_account_id or "—"
         cells = (record.id, record.status, record.severity, money, record.rule_id, where, record.owner or "—")
         table.add_row(*(Text(clean(cell)) for cell in cells))  # Text: a resource may be called `[red]`
-    console = Console()
     # a line a finding where a program reads along
-    console.print(table, width=None if console.is_terminal else 400)
+    console = Console() if Console().is_terminal else Console(width=400)
+    console.print(table)
 
 
 def clean(text: str) -> str:

@@ -5,6 +5,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from auditor.errors import SettingsError
+
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -19,7 +21,14 @@ class _Json(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def start(level: int, form: str) -> None:
+def start_logging(verbose: int, form: str) -> None:
+    """Warnings, with one `verbose` the story of the run, with two its details. Raises SettingsError for an unknown form."""
+    if form not in ("text", "json"):
+        raise SettingsError(f"--log-format {form}: choose text or json")
+    _start(logging.DEBUG if verbose > 1 else logging.INFO if verbose else logging.WARNING, form)
+
+
+def _start(level: int, form: str) -> None:
     """Sends the program's log to stderr from this level on; other libraries' from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Float, Row, bindparam, cast, insert, or_, select, update
+from sqlalchemy import Connection, Float, Row, bindparam, cast, func, insert, or_, select, update
 
 from auditor import money
 from auditor.errors import SettingsError
@@ -148,6 +148,12 @@ class FindingBook(Book):
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return [FindingRecord._make(row) for row in rows]
+
+    def count_findings(self) -> dict[str, int]:
+        """Status -> number of findings."""
+        with self._database.read() as connection:
+            query = select(FINDINGS.c.status, func.count()).group_by(FINDINGS.c.status)
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def find_ids(self, beginning: str, limit: int = 6) -> list[str]:
         """The ids that begin so; the one that is exactly so, where there is one."""

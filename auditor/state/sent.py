@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
 
 from auditor.records import Claim, NotificationRecord, RealisedSaving
 from auditor.state.book import Book, run_number
@@ -75,6 +75,10 @@ class SentBook(Book):
         """Nobody can tell whether the report of a claimed slot arrived."""
         self._end(claim, status="unknown", error=error)
 
+    def slot_skipped(self, claim: Claim, reason: str) -> None:
+        """There was nothing to report in this slot."""
+        self._end(claim, status="skipped", error=reason)
+
     def settle_unknown(self, *, ttl: timedelta = CLAIM_TTL, now: datetime | None = None) -> int:
         """Call unknown what a sender was handing over when it died; returns how many."""
         stale = (NOTIFICATIONS.c.status == "sending") & (NOTIFICATIONS.c.claimed_at <= (now or self._clock()) - ttl)
@@ -98,6 +102,12 @@ class SentBook(Book):
             query = query.where(NOTIFICATIONS.c.slot == slot)
         with self._database.read() as connection:
             return [NotificationRecord(*row) for row in connection.execute(query)]
+
+    def count_notifications(self) -> dict[str, int]:
+        """Status -> number of notifications."""
+        with self._database.read() as connection:
+            query = select(NOTIFICATIONS.c.status, func.count()).group_by(NOTIFICATIONS.c.status)
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def last_reported_run(self, channel: str, recipient: str, *, kind: str, before_slot: str) -> str | None:
         """The run whose report this recipient was last sent in an earlier slot of a kind; null for the first report.

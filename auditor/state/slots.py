@@ -3,12 +3,14 @@
 import secrets
 from dataclasses import fields
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 
 from auditor.records import SlotRecord
 from auditor.state.book import Book
 from auditor.state.tables import SCHEDULE_SLOTS
+from auditor.state.types import UtcDateTime
 
 SLOT_TTL = timedelta(minutes=2)
 MAX_ATTEMPTS = 6
@@ -80,10 +82,14 @@ class SlotBook(Book):
         *,
         error: str | None = None,
         retry_at: datetime | None = None,
+        is_counted: bool = True,
         now: datetime | None = None,
     ) -> None:
-        """End a slot as done or failed; one that failed is run again at `retry_at`."""
-        values = {"status": status, "error": error, "retry_at": retry_at, "ended_at": now or self._clock()}
+        """End a slot as done or failed; one that failed is run again at `retry_at`. An attempt cut short does not count."""
+        values: dict[str, Any] = {"status": status, "error": error, "retry_at": retry_at}
+        values |= {"ended_at": now or self._clock()}
+        if not is_counted:
+            values["attempts"] = SCHEDULE_SLOTS.c.attempts - 1
         with self._database.write() as connection:
             connection.execute(update(SCHEDULE_SLOTS).where(SCHEDULE_SLOTS.c.token == token).values(values))
 
@@ -92,6 +98,13 @@ class SlotBook(Book):
         query = select(*_COLUMNS).order_by(SCHEDULE_SLOTS.c.slot_at.desc(), SCHEDULE_SLOTS.c.id.desc()).limit(limit)
         with self._database.read() as connection:
             return [SlotRecord(*row) for row in connection.execute(query)]
+
+    def last_done(self) -> dict[str, datetime]:
+        """Job -> when a slot of it last ended well."""
+        query = select(SCHEDULE_SLOTS.c.job, func.max(SCHEDULE_SLOTS.c.ended_at, type_=UtcDateTime()))
+        query = query.where(SCHEDULE_SLOTS.c.status == "done").group_by(SCHEDULE_SLOTS.c.job)
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def forget_slots(self, before: datetime) -> int:
         """Drop slots older than a time, but the newest of each job, which tells what need not be caught up."""
