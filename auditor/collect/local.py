@@ -4,6 +4,7 @@ import logging
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -17,6 +18,7 @@ _JUNK = {".DS_Store", "Thumbs.db", "desktop.ini"}
 _REMOTE = ("s3://", "gs://", "az://")
 # An export packs 10 to 30 times; a thousandfold expansion is an attack, as is one that would fill the disk.
 _MAX_EXPANSION = 1000
+_MAX_DEPTH = 5
 _SMALL = 64 * 1024 * 1024
 
 
@@ -37,7 +39,15 @@ def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[t
             seen.add(resolved)
             try:
                 files.extend(_open(path, name, spool))
-            except (OSError, SourceError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+            except (
+                OSError,
+                SourceError,
+                zipfile.BadZipFile,
+                tarfile.TarError,
+                EOFError,
+                RuntimeError,
+                zlib.error,
+            ) as error:
                 failed.append((name, f"cannot be opened: {error}"))
     return files, failed
 
@@ -141,6 +151,10 @@ def _spool(stream: IO[bytes], archive: str, member: str, spool: Path) -> Iterato
         shutil.copyfileobj(stream, out)
     name = f"{archive}!{PurePosixPath(member)}"
     if target.suffix == ".zip":
+        if name.count("!") > _MAX_DEPTH:
+            raise SourceError(
+                f"{archive}: more than {_MAX_DEPTH} archives inside archives; unpack it yourself and name the folder"
+            )
         yield from _unzip(target, name, spool)
     else:
         yield LandingFile(target, name, target.stat().st_size)

@@ -60,7 +60,7 @@ def _read_head(stream: IO[bytes], size: int) -> tuple[bytes, str | None]:
         while got < size and (part := stream.read(min(8192, size - got))):
             parts.append(part)
             got += len(part)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, OSError, zlib.error, ValueError) as error:
         return b"".join(parts), f"the compressed data is damaged or cut off ({error})"
     return b"".join(parts), None
 

@@ -21,6 +21,7 @@ from auditor.focus import (
     MONEY,
     QUANTITY,
 )
+from auditor.landing import Recognised
 from auditor.normalise import classify, ownership
 from auditor.normalise.billing import azure_cost, formats, identities, invoice, source
 from auditor.normalise.billing.deliveries import Delivery
@@ -112,6 +113,8 @@ def ingest(
     messages = [*damage, *note, *_rejects(con, opened, delivery)]
     role = _role(con, delivery, opened, messages)
     _map_to_focus(con, module, role)
+    if opened.form == "csv" and not messages and not source_totals and any(_has_rows(file) for file in delivery.files):
+        raise SourceError(f"{delivery.names[0]}: no row of the file could be read; check its line ends and quotes")
     charges, hourly = f"charges_{id_}", f"hourly_{id_}"
     _expand(con, id_, charges, hourly)
     _derive(con, charges, hourly, tags)
@@ -157,6 +160,10 @@ def ingest(
         or delivery.problem is not None
         or any("rows could not be read" in message for message in messages),
     )
+
+
+def _has_rows(file: Recognised) -> bool:
+    return len(file.shape.head.strip().splitlines()) > file.shape.skip_lines + 1
 
 
 def _first_line(error: Exception) -> str:
@@ -240,9 +247,13 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, delivery: Delivery)
     if bad:
         messages.append(f"{bad[0]:,} rows could not be read: their amount is no number, first {bad[1]!r}")
     undated = con.execute("select coalesce(sum(source_rows), 0) from aggregated where start_at is null").fetchone()
-    if undated and undated[0]:
+    lost = con.execute("delete from aggregated where start_at is null and period_start is null returning source_rows")
+    homeless = sum(row[0] for row in lost.fetchall())
+    if homeless:
+        messages.append(f"{homeless:,} rows could not be read: they have no date and no billing period")
+    if undated and undated[0] > homeless:
         messages.append(
-            f"{int(undated[0]):,} rows have no readable date; they count on the first day of their billing period"
+            f"{int(undated[0]) - homeless:,} rows have no readable date; they count on the first day of their billing period"
         )
     return messages
 
@@ -375,43 +386,36 @@ def _expand_hours(con: duckdb.DuckDBPyConnection, names: str, hourly: str) -> No
 
 
 def _derive(con: duckdb.DuckDBPyConnection, charges: str, hourly: str, tags: TagSettings) -> None:
-    """Adds what the charge is, who owns it and what it is for; by distinct key, not by row."""
+    """Adds what the charge is, who owns it and what it is for; decided by distinct key, tag text and name, not by row."""
     keys = ", ".join(CLASSIFICATION_KEYS)
     con.execute(
         f"create or replace temp table classification_keys as select distinct {keys} from {charges} union select distinct {keys} from {hourly}"
     )
     classify.classify(con, "classification_keys", "classified")
-    added = [name for name in DERIVED_COLUMNS if name not in ("day", "source_rows", "delivery_id", "bill_day")]
-    from_class = {"usage_kind", "machine_type", "accelerator_model", "accelerator_count", "purchase_option"}
+    ownership.learn(con, charges, tags)
+    classify.find_machines(con, classify.settled(_classified(charges)), "machines")
     for table in (charges, hourly):
+        rows = ownership.owned(classify.with_parts(classify.settled(_classified(table)), "machines"))
         extra = ", hour, grain" if table == hourly else ""
-        derived = ", ".join(
-            f"classified.{name}::{DERIVED_COLUMNS[name]} as {name}"
-            if name in from_class
-            else f"null::{DERIVED_COLUMNS[name]} as {name}"
-            for name in added
-        )
+        where = "where usage_kind like 'accelerator.%' or CommitmentDiscountId is not null" if table == hourly else ""
         con.execute(f"""
             create or replace temp table derived as
-            select
-                {", ".join(f"t.{quote(name)}" for name in [*CHARGE_COLUMNS, "day", "source_rows", "delivery_id", "bill_day"])}{extra.replace(", ", ", t.")},
-                {derived}, classified.service_workload_kind
-            from {table} as t
-            left join classified on {" and ".join(f"t.{key} is not distinct from classified.{key}" for key in CLASSIFICATION_KEYS)}
+            select {", ".join(quote(name) for name in LAKE_CHARGE_COLUMNS)}{extra} from {rows} {where}
         """)
         con.execute(f"drop table {table}")
         con.execute(f"alter table derived rename to {table}")
-    for table in (charges, hourly):
-        classify.resolve_accelerator_parts(con, table)
-        ownership.derive_ownership(con, table, tags)
-        extra = ", hour, grain" if table == hourly else ""
-        where = "where usage_kind like 'accelerator.%' or CommitmentDiscountId is not null" if table == hourly else ""
-        con.execute(
-            f"create or replace temp table ordered as select {', '.join(quote(name) for name in LAKE_CHARGE_COLUMNS)}{extra} from {table} {where} order by ResourceId, day"
-        )
-        con.execute(f"drop table {table}")
-        con.execute(f"alter table ordered rename to {table}")
     _complete_hours(con, charges, hourly)
+
+
+def _classified(table: str) -> str:
+    """SQL of the table with the derived columns: those of its key's class, the others empty."""
+    added = [name for name in DERIVED_COLUMNS if name not in ("day", "source_rows", "delivery_id", "bill_day")]
+    of_class = {"usage_kind", "machine_type", "accelerator_model", "accelerator_count", "purchase_option"}
+    derived = ", ".join(
+        f"{'classified.' + name if name in of_class else 'null'}::{DERIVED_COLUMNS[name]} as {name}" for name in added
+    )
+    same_key = " and ".join(f"t.{key} is not distinct from classified.{key}" for key in CLASSIFICATION_KEYS)
+    return f"(select t.*, {derived}, classified.service_workload_kind from {table} as t left join classified on {same_key})"
 
 
 def _complete_hours(con: duckdb.DuckDBPyConnection, charges: str, hourly: str) -> None:

@@ -5,9 +5,11 @@ with everything but letters and digits taken away, so `lineItem/UsageType`, `lin
 are one column. Text formats give VARCHAR columns, so that no digit of an amount is lost; Parquet keeps its types.
 """
 
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import duckdb
@@ -201,27 +203,27 @@ def _csv_names(shape: Shape) -> dict[str, tuple[str, str]]:
 def _read_csv(files: Sequence[Recognised], shape: Shape, spool: Path) -> str:
     paths = [str(file.file.path) for file in files]
     compression = shape.compression
-    if shape.encoding != "utf-8":
-        paths, compression = [str(_transcode(file, spool)) for file in files], "none"
+    skip = shape.skip_lines + 1
+    if shape.encoding != "utf-8" or shape.skip_lines:
+        paths, compression, skip = [str(_transcode(file, spool)) for file in files], "none", 1
     listed = ", ".join(literal(path) for path in paths)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(shape.columns)))
     return (
-        f"read_csv([{listed}], columns={{{types}}}, auto_detect=false, header=false, skip={shape.skip_lines + 1}, delim={literal(shape.delimiter)}, "
+        f"read_csv([{listed}], columns={{{types}}}, auto_detect=false, header=false, skip={skip}, delim={literal(shape.delimiter)}, "
         f"quote='\"', escape='\"', compression={literal(compression)}, max_line_size=16777216, "
-        f"store_rejects=true, rejects_table='csv_rejects', rejects_scan='csv_rejects_scan', strict_mode=false)"
+        f"store_rejects=true, rejects_table='csv_rejects', rejects_scan='csv_rejects_scan', strict_mode=true)"
     )
 
 
 def _transcode(file: Recognised, spool: Path) -> Path:
+    """The file as UTF-8 from its header on: the lines before it end in their own way, which the CSV reader minds."""
     target = spool / f"utf8-{file.file.path.name}.csv"
     with (
         open_decoded(file.file.path, file.shape.compression) as stream,
         target.open("w", encoding="utf-8", newline="") as out,
     ):
-        import io
-
-        for line in io.TextIOWrapper(stream, encoding=file.shape.encoding, errors="replace", newline=""):
-            out.write(line)
+        lines = io.TextIOWrapper(stream, encoding=file.shape.encoding, errors="replace", newline="")
+        out.writelines(islice(lines, file.shape.skip_lines, None))
     return target
 
 

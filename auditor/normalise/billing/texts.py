@@ -67,6 +67,7 @@ create or replace temp macro time_of_day_first(x) as
 _SLASHED = re.compile(r"\b\d{1,2}/\d{1,2}/(\d{4}|\d{2})\b")
 _COMMA = re.compile(r'(?:^|[;\t])"?-?\d+,\d+"?(?=[;\t\r\n])', re.MULTILINE)
 _POINT = re.compile(r'(?:^|[;\t])"?-?\d+\.\d+"?(?=[;\t\r\n])', re.MULTILINE)
+_PERIODS = ("billingperiodstartdate", "billingperiodstart")
 _DATES = ("date", "usagedatetime", "usagedate", "chargeperiodstart", "lineitemusagestartdate", "usagestarttime")
 
 
@@ -77,20 +78,36 @@ def has_decimal_commas(head: str, delimiter: str) -> bool:
 def is_day_first(con: duckdb.DuckDBPyConnection, relation: str, columns: dict[str, str], head: str) -> bool:
     """Whether dates such as 9/2/2026 name the day first.
 
-    A first number above twelve is a day. Without one the reading counts that puts the lines into fewer months, as a
-    bill is of one or two; where both do, the vendors' month first.
+    A first number above twelve is a day. Billing periods start on the first of a month, which tells as well. Else the
+    reading counts that puts the lines into fewer months, as a bill is of one or two; where both do, the month is first.
     """
-    column = next((name for name in _DATES if columns.get(name) == "VARCHAR"), None)
-    if column is None or not _SLASHED.search(head):
+    if not _SLASHED.search(head):
         return False
+    starts = next((name for name in _PERIODS if columns.get(name) == "VARCHAR"), None)
+    first, second, firsts, seconds = _parts(con, relation, starts)
+    if first is not None and second is not None and (firsts == 1) != (seconds == 1):
+        return firsts == 1 and first == 1
+    first, second, firsts, seconds = _parts(
+        con, relation, next((n for n in _DATES if columns.get(n) == "VARCHAR"), None)
+    )
+    if first is None or second is None:
+        return False
+    return first > 12 or (second <= 12 and firsts > seconds and not (seconds == 1 and second == 1))
+
+
+def _parts(
+    con: duckdb.DuckDBPyConnection, relation: str, column: str | None
+) -> tuple[int | None, int | None, int, int]:
+    """Largest first and second number of a column's dates, and how many different ones there are."""
+    if column is None:
+        return None, None, 0, 0
     found = con.execute(f"""
         select max(first), max(second), count(distinct first), count(distinct second)
         from (
-            select try_cast(split_part(trim({column}), '/', 1) as integer) as first, try_cast(split_part(trim({column}), '/', 2) as integer) as second
-            from (select "{column}" as {column} from {relation} where "{column}" like '%/%/%')
+            select
+                try_cast(split_part(trim("{column}"), '/', 1) as integer) as first,
+                try_cast(split_part(trim("{column}"), '/', 2) as integer) as second
+            from {relation} where "{column}" like '%/%/%'
         )
     """).fetchone()
-    first, second, firsts, seconds = found or (None, None, 0, 0)
-    if first is None or second is None:
-        return False
-    return bool(first > 12 or (second <= 12 and firsts > seconds))
+    return (found[0], found[1], int(found[2]), int(found[3])) if found else (None, None, 0, 0)

@@ -87,7 +87,7 @@ class Audit:
 def as_csv(rows: Sequence[Mapping[str, object]], delimiter: str = ",", columns: Iterable[str] | None = None) -> str:
     out = io.StringIO()
     names = list(columns or dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(out, names, delimiter=delimiter, restval="")
+    writer = csv.DictWriter(out, names, delimiter=delimiter, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()

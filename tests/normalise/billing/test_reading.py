@@ -1,0 +1,300 @@
+"""What clients send: odd CSV, damaged files, API answers, several providers in one file."""
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+from decimal import Decimal
+
+import pytest
+import zstandard
+from bill_files import Audit, as_csv, as_json_lines, as_parquet, azure_line, cur_line, focus_line, gz
+
+D = Decimal
+LINES = [cur_line("Usage", f"{day}.5", day=day) for day in range(1, 5)]
+TEXT = as_csv(LINES)
+
+
+def zipped(text: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("folder/cur.csv", text)
+    return out.getvalue()
+
+
+def tarred(text: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        info = tarfile.TarInfo("folder/cur.csv")
+        info.size = len(text)
+        archive.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("cur.csv", TEXT),
+        ("cur.csv.gz", gz(TEXT)),
+        ("cur.csv.zst", zstandard.compress(TEXT.encode())),
+        ("cur.zip", zipped(TEXT)),
+        ("cur.tar.gz", tarred(TEXT)),
+        ("without-suffix", gz(TEXT)),
+        ("misnamed.json", TEXT),
+        ("bom.csv", b"\xef\xbb\xbf" + TEXT.encode()),
+        ("utf16.csv", TEXT.encode("utf-16")),
+        ("crlf.csv", TEXT.replace("\n", "\r\n")),
+        ("semicolon.csv", as_csv(LINES, ";")),
+        ("tab.tsv", as_csv(LINES, "\t")),
+        ("pipe.csv", as_csv(LINES, "|")),
+        ("sep.csv", "sep=,\n" + TEXT),
+        ("titled.csv", "Cost report\nOctober 2026\n" + as_csv([{**line, "bill/InvoiceId": "1"} for line in LINES])),
+        (
+            "comma.csv",
+            as_csv(
+                [
+                    {**line, "lineItem/UnblendedCost": str(line["lineItem/UnblendedCost"]).replace(".", ",")}
+                    for line in LINES
+                ],
+                ";",
+            ),
+        ),
+        ("quote ' and $(rm -rf x); \u202e.csv", TEXT),
+        ("trailing.csv", TEXT.replace("\r\n", "\n").replace("\n", ",\n").replace("Description,\n", "Description\n", 1)),
+    ],
+)
+def test_trap_48_the_same_bill_in_many_wrappings_is_one_sum(audit: Audit, name: str, content: str | bytes) -> None:
+    audit.take({name: content})
+    assert audit.statuses == ["ok"], audit.unread
+    assert audit.total() == 12
+    assert audit.differences() == {D(0)}
+
+
+def test_parquet_keeps_its_types_and_every_digit(audit: Audit, tmp_path_factory: pytest.TempPathFactory) -> None:
+    rows = [{**line, "lineItem/UnblendedCost": 0.1} for line in LINES]
+    audit.take({"cur.parquet": as_parquet(rows, tmp_path_factory.mktemp("parquet"))})
+    assert audit.total() == D("0.4")
+
+
+def test_tags_with_line_breaks_and_quotes_shift_no_column(audit: Audit) -> None:
+    lines = [
+        cur_line(cost="2", **{"resourceTags/user:note": 'a "quoted", text\nof two lines'}),
+        cur_line(cost="3", day=2, **{"resourceTags/user:note": ""}),
+    ]
+    assert audit.take({"cur.csv": as_csv(lines)}).total() == 5
+
+
+def test_an_empty_file_is_failed_and_a_header_alone_is_no_data(audit: Audit) -> None:
+    audit.take({"empty.csv": "", "header/cur.csv": as_csv([], columns=LINES[0])})
+    assert "the file is empty" in audit.unread["empty.csv"]
+    assert "no data, not zero spend" in audit.messages  # trap 42
+    assert audit.rows("count(*)") == [(0,)]
+
+
+def test_text_in_an_amount_is_counted_and_makes_the_source_failed(audit: Audit) -> None:
+    audit.take({"cur.csv": as_csv([*LINES, cur_line(cost="see invoice", day=9)])})
+    assert audit.statuses == ["failed"]
+    assert "1 rows could not be read: their amount is no number, first 'see invoice'" in audit.messages
+    assert audit.total() == 12
+
+
+def test_a_row_with_too_many_fields_is_counted_and_the_others_are_read(audit: Audit) -> None:
+    broken = TEXT.splitlines()
+    broken.insert(3, broken[2] + ",surplus")
+    audit.take({"cur.csv": "\n".join(broken) + "\n"})
+    assert "1 rows could not be read, first at line 4" in audit.messages
+    assert audit.total() == 12
+
+
+def test_a_spreadsheet_s_amounts_and_short_dates_are_read(audit: Audit) -> None:
+    line = focus_line(
+        "$10,000.50 ",
+        ChargePeriodStart="4/1/26",
+        ChargePeriodEnd="5/1/26",
+        BillingPeriodStart="4/1/26",
+        EffectiveCost="(12.00)",
+    )
+    audit.take({"focus.csv": as_csv([line])})
+    assert audit.costs() == (D("10000.5"), D("-12"))
+    assert audit.rows("distinct BillingPeriodStart::varchar") == [("2026-04-01 00:00:00",)]
+
+
+def test_twelve_first_days_of_months_are_months(audit: Audit) -> None:
+    days = {"ChargePeriodStart": "{}/1/25", "ChargePeriodEnd": "{}/2/25", "BillingPeriodStart": "{}/1/25"}
+    lines = [focus_line("1", **{name: text.format(month) for name, text in days.items()}) for month in range(1, 13)]
+    audit.take({"focus.csv": as_csv(lines)})
+    assert audit.rows("count(distinct BillingPeriodStart), max(day)::varchar") == [(12, "2025-12-01")]
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) * 2 // 3]
+
+
+MANY = as_csv(
+    [cur_line(cost="1", day=day % 28 + 1, **{"lineItem/ResourceId": f"i-{day * 7919}"}) for day in range(4000)]
+)
+
+
+def test_a_gzip_that_breaks_off_is_read_up_to_the_break(audit: Audit) -> None:
+    audit.take({"cur.csv.gz": cut(gz(MANY))})
+    assert audit.statuses == ["failed"]
+    assert "rows before the break were read" in audit.messages
+    assert 0 < audit.total() < 4000
+    assert f"{int(audit.total()):,} rows before" in audit.messages
+
+
+def test_a_flipped_bit_in_a_gzip_is_seen(audit: Audit) -> None:
+    content = bytearray(gz(MANY))
+    content[-6] ^= 0xFF  # in the checksum
+    audit.take({"cur.csv.gz": bytes(content)})
+    assert audit.statuses == ["failed"]
+    assert "damaged" in audit.messages
+
+
+def test_a_zstd_file_that_breaks_off_is_named(audit: Audit) -> None:
+    audit.take({"cur.csv.zst": cut(zstandard.compress(MANY.encode())), "good.csv": TEXT})
+    assert "failed" in audit.statuses or "cur.csv.zst" in audit.unread
+    assert "damaged or cut off" in audit.messages + " ".join(audit.unread.values())
+
+
+def test_a_cut_parquet_file_is_named_and_the_rest_is_read(
+    audit: Audit, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    audit.take({"bad.parquet": cut(as_parquet(LINES, tmp_path_factory.mktemp("parquet"))), "good.csv": TEXT})
+    assert "damaged" in audit.unread["bad.parquet"]
+    assert audit.total() == 12
+
+
+def test_fragments_with_display_names_and_null_texts_are_read(audit: Audit) -> None:
+    line = focus_line("1")
+    spaced = {"".join(f" {c}" if c.isupper() else c for c in name).strip(): value for name, value in line.items()}
+    audit.take({"focus.csv": as_csv([spaced | {"Commitment Discount Id": "NULL", "Effective Cost": "null"}])})
+    assert audit.rows("BilledCost, EffectiveCost, CommitmentDiscountId") == [(D(1), D(1), None)]
+
+
+def test_trap_47_one_file_of_several_providers_is_one_bill_for_each(audit: Audit) -> None:
+    lines = [
+        focus_line("1", ProviderName="Amazon Web Services, Inc."),
+        focus_line("2", ProviderName="Microsoft", BillingAccountId="8000001"),
+        focus_line("4", ProviderName="Google Cloud", BillingAccountId="0A1B2C-3D4E5F-0A1B2C"),
+        focus_line("8", ProviderName="Acme Clouds", BillingAccountId="acme"),
+    ]
+    audit.take({"focus.csv": as_csv(lines)})
+    assert audit.rows("provider, BilledCost") == [("acme clouds", 8), ("aws", 1), ("azure", 2), ("gcp", 4)]
+    assert {bill.provider for bill in audit.known} == {"acme clouds", "aws", "azure", "gcp"}
+    assert audit.differences() == {D(0)}
+
+
+def test_trap_46_billed_and_effective_cost_of_a_commitment_stay_apart(audit: Audit) -> None:
+    lines = [
+        focus_line("8760", ChargeCategory="Purchase", EffectiveCost="0", ResourceId="", CommitmentDiscountId="c"),
+        focus_line("0", EffectiveCost="1.5", CommitmentDiscountId="c", CommitmentDiscountStatus="Used"),
+    ]
+    assert audit.take({"focus.csv": as_csv(lines)}).costs() == (8760, D("1.5"))
+
+
+def test_focus_as_json_lines_is_read(audit: Audit) -> None:
+    audit.take({"focus.jsonl": as_json_lines([focus_line("1.25", Tags={"team": "ml"})])})
+    assert audit.rows("BilledCost, owner") == [(D("1.25"), "ml")]
+
+
+def test_fragments_without_an_account_all_count(audit: Audit) -> None:
+    lines = [{name: value for name, value in focus_line("1").items() if "Account" not in name}]
+    other = [{**lines[0], "RegionId": "eu-west-1", "BilledCost": "2"}]
+    assert audit.take({"a.csv": as_csv(lines), "b/b.csv": as_csv(other)}).total() == 3
+
+
+def cost_explorer(day: int, amount: str, token: str | None = None) -> str:
+    return json.dumps(
+        {
+            "GroupDefinitions": [{"Type": "DIMENSION", "Key": "SERVICE"}, {"Type": "TAG", "Key": "team"}],
+            "ResultsByTime": [
+                {
+                    "TimePeriod": {"Start": f"2026-10-{day:02d}", "End": f"2026-10-{day + 1:02d}"},
+                    "Total": {},
+                    "Groups": [
+                        {
+                            "Keys": ["Amazon Elastic Compute Cloud - Compute", "team$ml"],
+                            "Metrics": {
+                                "UnblendedCost": {"Amount": amount, "Unit": "USD"},
+                                "AmortizedCost": {"Amount": "0.5", "Unit": "USD"},
+                            },
+                        }
+                    ],
+                    "Estimated": False,
+                }
+            ],
+            **({"NextPageToken": token} if token else {}),
+        }
+    )
+
+
+def test_pages_of_cost_explorer_belong_together(audit: Audit) -> None:
+    audit.take({"ce/page1.json": cost_explorer(1, "1.123456789012", "more"), "ce/page2.json": cost_explorer(2, "2")})
+    assert audit.statuses == ["ok"]
+    assert audit.rows("provider, day::varchar, BilledCost, EffectiveCost, owner") == [
+        ("aws", "2026-10-01", D("1.123456789012"), D("0.5"), "ml"),
+        ("aws", "2026-10-02", D(2), D("0.5"), "ml"),
+    ]
+    assert audit.differences() == {D(0)}
+
+
+def test_a_next_page_mark_without_its_page_makes_the_source_failed(audit: Audit) -> None:
+    audit.take({"ce/page1.json": cost_explorer(1, "1", "more")})
+    assert audit.statuses == ["failed"]
+    assert "another page follows, which was not delivered" in audit.messages
+    assert audit.total() == 1
+
+
+def azure_query(rows: list[list[object]], link: str | None = None) -> str:
+    return json.dumps(
+        {
+            "id": "subscriptions/00000000-1111-2222-3333-444444444444/providers/Microsoft.CostManagement/query/1",
+            "type": "Microsoft.CostManagement/query",
+            "properties": {
+                "nextLink": link,
+                "columns": [
+                    {"name": "Cost", "type": "Number"},
+                    {"name": "UsageDate", "type": "Number"},
+                    {"name": "ServiceName", "type": "String"},
+                    {"name": "Currency", "type": "String"},
+                ],
+                "rows": rows,
+            },
+        }
+    )
+
+
+def test_pages_of_an_azure_query_belong_together(audit: Audit) -> None:
+    first = azure_query([[1.1, 20261001, "Virtual Machines", "EUR"]], "https://management.azure.com/next")
+    audit.take({"q/1.json": first, "q/2.json": azure_query([[2.2, 20261002, "Storage", "EUR"]])})
+    assert audit.statuses == ["ok"]
+    assert audit.rows("provider, day::varchar, BilledCost, BillingCurrency, SubAccountId") == [
+        ("azure", "2026-10-01", D("1.1"), "EUR", "00000000-1111-2222-3333-444444444444"),
+        ("azure", "2026-10-02", D("2.2"), "EUR", "00000000-1111-2222-3333-444444444444"),
+    ]
+
+
+def test_an_azure_page_that_another_follows_alone_is_failed(audit: Audit) -> None:
+    audit.take({"q/1.json": azure_query([[1.1, 20261001, "Storage", "EUR"]], "https://management.azure.com/next")})
+    assert audit.statuses == ["failed"]
+
+
+def test_a_bill_of_another_provider_does_not_hide_an_answer(audit: Audit) -> None:
+    audit.take({"q/1.json": azure_query([[1.5, 20261001, "Storage", "USD"]]), "cur.csv": TEXT})
+    assert audit.total() == D("13.5")
+
+
+def test_rows_without_any_date_are_counted_and_left_out(audit: Audit) -> None:
+    lines = [azure_line("1"), {**azure_line("2"), "Date": "soon", "BillingPeriodStartDate": ""}]
+    audit.take({"a.csv": as_csv(lines)})
+    assert audit.total() == 1
+    assert audit.statuses == ["failed"]
+    assert "1 rows could not be read: they have no date and no billing period" in audit.messages
+
+
+def test_gzip_members_written_one_after_another_are_one_file(audit: Audit) -> None:
+    half = len(TEXT) // 2
+    audit.take({"cur.csv.gz": gzip.compress(TEXT[:half].encode()) + gzip.compress(TEXT[half:].encode())})
+    assert audit.total() == 12
