@@ -492,6 +492,37 @@ where ledger_machines.is_observed and metric_hours.metric = 'cpu.iowait'
 group by ledger_machines.machine, metric_hours.hour
 """
 
+# A scheduler knows which job held a machine when; of several jobs in an hour the one that held it longest counts.
+_JOBS = """
+create or replace temp table machine_jobs as
+with held as (
+    select
+        ledger_machines.machine,
+        jobs.ResourceId as job_id,
+        json_extract_string(resources.attributes, '$.job') as job,
+        jobs.started_at,
+        coalesce(jobs.ended_at, audit_windows.window_end) as ended_at
+    from jobs
+    join resources on resources.provider = jobs.provider and resources.ResourceId = jobs.ResourceId
+    join relations on relations.provider = jobs.provider and relations.ResourceId = jobs.ResourceId
+    join ledger_machines on ledger_machines.provider = relations.provider and ledger_machines.ResourceId = relations.other
+    join audit_windows on audit_windows.provider = jobs.provider
+    where ledger_machines.is_observed and json_extract_string(resources.attributes, '$.scheduler') is not null
+        and jobs.started_at < audit_windows.window_end and coalesce(jobs.ended_at, audit_windows.window_end) > audit_windows.window_start
+),
+
+hours as (
+    select held.*, unnest(range(date_trunc('hour', started_at), ended_at, interval 1 hour)) as hour from held
+)
+
+select
+    machine,
+    hour,
+    arg_max(job, row(least(ended_at, hour + interval 1 hour) - greatest(started_at, hour), job_id)) as job
+from hours
+group by machine, hour
+"""
+
 # A series without a device speaks for every device that is silent itself.
 _CLASSED = """
 create or replace temp view classed_hours as
@@ -537,9 +568,13 @@ select
     measured.committed_cost,
     ledger_lines.purchase_option,
     ledger_lines.owner,
-    ledger_lines.job,
-    ledger_lines.workload_kind,
-    ledger_lines.workload_signal,
+    -- what a tag says goes before what the scheduler says
+    coalesce(ledger_lines.job, machine_jobs.job) as job,
+    coalesce(ledger_lines.workload_kind, case when machine_jobs.job is not null then 'training' end) as workload_kind,
+    case
+        when ledger_lines.workload_kind is null and machine_jobs.job is not null then 'scheduler'
+        else ledger_lines.workload_signal
+    end as workload_signal,
     ledger_lines.standby,
     measured.utilization_mean,
     measured.utilization_max,
@@ -561,6 +596,7 @@ select
 from measured
 join ledger_machines using (machine)
 join ledger_lines using (line)
+left join machine_jobs on machine_jobs.machine = measured.machine and machine_jobs.hour = measured.hour
 """
 
 _STEPS = (
@@ -577,6 +613,7 @@ _STEPS = (
     _DEVICE_HOURS,
     _STORAGE,
     _INPUT_WAIT,
+    _JOBS,
     _CLASSED,
 )
 
@@ -591,6 +628,7 @@ _SCRATCH = (
     "device_hours",
     "storage_pressure",
     "input_wait",
+    "machine_jobs",
 )
 
 

@@ -234,18 +234,42 @@ reported as (
         select distinct provider, resource_id from flows_seen
     )
     where resource_id is not null
+),
+
+resolved as (
+    select
+        reported.provider as reported_provider,
+        reported.resource_id as reported_id,
+        coalesce(reported.provider, anywhere.provider) as provider,
+        coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId) as ResourceId,
+        coalesce(lower(coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId)), reported.plain) as plain
+    from reported
+    left join known as exact on exact.provider = reported.provider and exact.alias = reported.plain
+    left join known as near on near.provider = reported.provider and near.alias = kin(reported.provider, reported.plain)
+    left join anywhere on reported.provider is null and anywhere.alias = reported.plain
+),
+
+-- Azure bills a scale set as one resource, while its members report one by one
+members as (
+    select
+        resolved.*,
+        whole.ResourceId as scale_set,
+        regexp_extract(resolved.plain, '/virtualmachines/([^/]+)$', 1) as member
+    from resolved
+    left join bill_identities as itself on itself.provider = resolved.provider and itself.plain = resolved.plain
+    left join (select provider, plain, any_value(ResourceId) as ResourceId from bill_identities group by provider, plain) as whole
+        on itself.plain is null and whole.provider = resolved.provider
+        and whole.plain = nullif(regexp_extract(resolved.plain, '^(.*/virtualmachinescalesets/[^/]+)/virtualmachines/[^/]+$', 1), '')
 )
 
-select
-    reported.provider as reported_provider,
-    reported.resource_id as reported_id,
-    coalesce(reported.provider, anywhere.provider) as provider,
-    coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId, reported.resource_id) as ResourceId,
-    coalesce(exact.ResourceId, near.ResourceId, anywhere.ResourceId) is not null as resolved
-from reported
-left join known as exact on exact.provider = reported.provider and exact.alias = reported.plain
-left join known as near on near.provider = reported.provider and near.alias = kin(reported.provider, reported.plain)
-left join anywhere on reported.provider is null and anywhere.alias = reported.plain
+select distinct
+    reported_provider,
+    reported_id,
+    provider,
+    coalesce(scale_set, ResourceId, reported_id) as ResourceId,
+    case when scale_set is not null then member end as member,
+    coalesce(scale_set, ResourceId) is not null as resolved
+from members
 """
 
 _IDENTITIES = """

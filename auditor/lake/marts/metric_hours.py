@@ -27,7 +27,7 @@ with resolved as (
         reported.samples,
         ids.provider,
         ids.ResourceId,
-        coalesce(reported.device, '') as device
+        concat_ws('/', ids.member, case when ids.member is null then coalesce(reported.device, '') else nullif(reported.device, '') end) as device
     from reported_series as reported
     join metric_identities as ids
         on ids.reported_provider is not distinct from reported.provider and ids.reported_id = reported.resource_id
@@ -237,7 +237,9 @@ def build(con: DuckDBPyConnection) -> None:
         con.execute("drop table series_beats")
     con.execute(_SUMS_TABLE)
     con.execute(_SPACINGS_TABLE)
-    portions = con.execute("select min(series), max(series) from metric_series group by portion order by portion").fetchall()
+    portions = con.execute(
+        "select min(series), max(series) from metric_series group by portion order by portion"
+    ).fetchall()
     for first, last in portions:
         con.execute(_SUMS, {"first": first, "last": last})
         con.execute(_SPACINGS, {"first": first, "last": last, "steady_steps": _STEADY_STEPS})

@@ -76,7 +76,13 @@ select
     null,
     (select sum(metric_hours.samples)::bigint from metric_hours where metric_hours.provider = instances.provider and metric_hours.ResourceId = instances.ResourceId)
 from instances
-left join billed on billed.provider = instances.provider and billed.ResourceId = instances.ResourceId
+left join billed
+    on billed.provider = instances.provider
+    and lower(billed.ResourceId) in (
+        lower(instances.ResourceId),
+        -- the members of a scale set are billed with it
+        regexp_replace(lower(instances.ResourceId), '(/virtualmachinescalesets/[^/]+)/virtualmachines/[^/]+$', '\1')
+    )
 where instances.accelerator_count > 0 and billed.ResourceId is null
     and coalesce(instances.state, '') not in ('terminated', 'deleted', 'stopped', 'deallocated', 'suspended', 'stopping', 'deallocating')
 """

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from auditor.landing import LandingFile, Recognised, Shape, SourceReport
-from auditor.normalise.inventory import aws, azure, gcp, neutral
+from auditor.normalise.inventory import aws, azure, gcp, neutral, slurm
 from auditor.normalise.inventory.documents import Contents, flat, is_json, look_for_first, read
 from auditor.normalise.inventory.merge import complete
 from auditor.normalise.inventory.rows import Row
@@ -22,12 +22,16 @@ _ENVELOPES = ("data", "value", "items", "resources", "assets", "results")
 def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
     """The inventory format of a file by its content, None where it is no inventory."""
     if shape.form in ("csv", "parquet"):
-        if not neutral.match(dict.fromkeys(shape.columns)):
+        columns = dict.fromkeys(shape.columns)
+        accounting = slurm.match(columns)
+        if accounting is None and not neutral.match(columns):
             return None
-        return Recognised(file, shape, "inventory", f"resources-{shape.form}", None)
+        return Recognised(file, shape, "inventory", accounting or f"resources-{shape.form}", None)
     if not is_json(shape):
         return None
     found = _format_of(look_for_first(shape), envelopes=True)
+    if found is None and slurm.begins(shape.head):
+        found = "slurm-sacct-json", None
     if found is None:
         return None
     name, provider = found
@@ -42,6 +46,7 @@ def _format_of(document: Mapping[str, Any], *, envelopes: bool) -> tuple[str, st
         (answer[0] if answer else None, "aws"),
         (gcp.match(document), "gcp"),
         (azure.match(document), "azure"),
+        (slurm.match(document), None),
     ):
         if name is not None:
             return name, provider
@@ -108,6 +113,8 @@ def _of_document(document: Mapping[str, Any], place: str) -> list[Row] | None:
         return gcp.read(document, name, place)
     if azure.match(document) is not None:
         return azure.read(document, place)
+    if slurm.match(document) is not None:
+        return slurm.read(document, place)
     for key in _ENVELOPES:
         items = document.get(key)
         if isinstance(items, list):
@@ -118,6 +125,8 @@ def _of_document(document: Mapping[str, Any], place: str) -> list[Row] | None:
 def _report(recognised: Recognised, rows: list[Row], unknown: int, contents: Contents) -> SourceReport:
     providers = {row.provider for row in rows}
     notes = []
+    if recognised.format == "slurm-sacct":
+        notes.append("times without a zone were read as UTC: run sacct with TZ=UTC or SLURM_TIME_FORMAT=%s")
     if contents.damage:
         notes.append(f"{contents.damage}; {len(rows)} resources read before the damage")
     if unknown:

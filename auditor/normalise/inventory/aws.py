@@ -562,6 +562,7 @@ def _training_jobs(document: Json, place: str) -> Iterator[Row]:
             ended_at=timestamp(one.get("TrainingEndTime")),
             uses_spot=one.get("EnableManagedSpotTraining"),
             checkpoint_uri=inside(one, "CheckpointConfig", "S3Uri"),
+            capacity_reservation_id=first((one.get("TrainingPlanArn"), resources.get("TrainingPlanArn"))),
         )
         row.relate(
             "reads_from",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from auditor.normalise.inventory.aws import arn_tail, volume_or_instance_arn
 from auditor.normalise.inventory.rows import Row
+from auditor.normalise.inventory.slurm import place_jobs
 
 # A subnet and its network may be shared between accounts, so neither tells the account of what lies in it; they come last.
 _TELLING = ("instance", "volumes", "nat_gateways", "subnet", "subnets", "network")
@@ -52,6 +53,7 @@ def complete(rows: Sequence[Row]) -> list[Row]:
         row.also_known_as(arn, arn_tail(row.resource_id))
         if row.provider != "aws" and row.resource_type in _NAMED_ALIKE:
             row.aliases = [one for one in row.aliases if one != row.name]
+    place_jobs(joined)
     _point_at_full_ids(joined)
     return joined
 

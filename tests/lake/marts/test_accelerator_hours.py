@@ -431,3 +431,47 @@ def test_the_hours_of_daily_charges_add_up_to_what_was_billed(
     assert lake.rows("select sum(accelerator_hours), sum(EffectiveCost) from accelerator_hours") == [
         (machine_hours * count, cost)
     ]
+
+
+def test_a_schedulers_job_is_named_in_the_hours_in_which_it_held_the_machine(lake: Lake) -> None:
+    for number in range(4):
+        billed_hour(lake, hour=f"2026-09-02 0{number}:00:00", job="tagged" if number == 3 else None)
+    lake.resource(MACHINE, "instance")
+    for name, start, end in (("a", "00:50", "02:20"), ("b", "02:20", "04:00")):
+        lake.resource(
+            f"slurm/{name}",
+            "training_job",
+            attributes={
+                "scheduler": "slurm",
+                "job": name,
+                "started_at": f"2026-09-02 {start}:00",
+                "ended_at": f"2026-09-02 {end}:00",
+            },
+            related={"nodes": [MACHINE]},
+        )
+    lake.build_ledger()
+    assert lake.rows("select job, workload_kind, workload_signal from accelerator_hours order by hour") == [
+        ("a", "training", "scheduler"),
+        ("a", "training", "scheduler"),
+        ("b", "training", "scheduler"),
+        ("tagged", "training", "scheduler"),
+    ]
+
+
+def test_the_members_of_a_scale_set_speak_for_their_own_devices(lake: Lake) -> None:
+    scale_set = "/subscriptions/1/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/gpu"
+    billed_hour(lake, provider="azure", ResourceId=scale_set, ConsumedQuantity=3, accelerator_count=2, EffectiveCost=60)
+    member = f"{scale_set}/virtualMachines/1"
+    lake.resource(member, "instance", provider="azure", aliases=["aks-gpu-vmss000001"])
+    for device in ("0", "1"):
+        lake.samples(f"{scale_set.lower()}/virtualMachines/0", "gpu.utilization", five_minutes(0.9), device, "azure")
+        lake.samples("aks-gpu-vmss000001", "gpu.utilization", five_minutes(0.0), device, None)
+    lake.build_ledger()
+    assert lake.rows("select device, class, EffectiveCost::double from accelerator_hours order by class, device") == [
+        ("1/0", "held", 10.0),
+        ("1/1", "held", 10.0),
+        ("0", "no_telemetry", 10.0),
+        ("1", "no_telemetry", 10.0),
+        ("0/0", "productive", 10.0),
+        ("0/1", "productive", 10.0),
+    ]

@@ -146,11 +146,11 @@ def test_a_block_outside_the_window_keeps_the_hour_of_its_charge(lake: Lake) -> 
 def test_a_machine_that_only_telemetry_and_inventory_show_ran_where_it_has_samples(lake: Lake) -> None:
     block(lake, "2026-09-10 10:00:00", "2026-09-10 12:00:00", count=1)
     lake.resource(
-        MACHINES[0], "instance", attributes={"capacity_reservation_id": BLOCK, "accelerator_count": 8, "machine_type": "p5.48xlarge"}
+        MACHINES[0],
+        "instance",
+        attributes={"capacity_reservation_id": BLOCK, "accelerator_count": 8, "machine_type": "p5.48xlarge"},
     )
-    lake.samples(
-        MACHINES[0], "gpu.utilization", {f"2026-09-10 10:{minute:02}:00": 0.9 for minute in range(0, 60, 5)}
-    )
+    lake.samples(MACHINES[0], "gpu.utilization", {f"2026-09-10 10:{minute:02}:00": 0.9 for minute in range(0, 60, 5)})
     fee(lake, 100).build_ledger()
     assert by_machine(lake) == [
         (ARN, "reserved_unused", Decimal(50), 8.0),
@@ -176,10 +176,17 @@ HOURS = st.builds("2026-09-{:02}T{:02}:00:00".format, st.integers(1, 3), st.inte
 
 
 @pytest.mark.parametrize("known", [False, True])
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(
     fees=st.lists(
-        st.tuples(st.integers(-(10**12), 10**16), HOURS, st.sampled_from(["hour", "day"]), st.sampled_from([ARN, BLOCK, None, ""])),
+        st.tuples(
+            st.integers(-(10**12), 10**16),
+            HOURS,
+            st.sampled_from(["hour", "day"]),
+            st.sampled_from([ARN, BLOCK, None, ""]),
+        ),
         min_size=1,
         max_size=4,
     ),
@@ -211,7 +218,6 @@ def test_whatever_ran_the_ledger_bears_the_fee_exactly(
     billed = sum(units for units, *_ in fees) * Decimal("0.000000000001")
     assert lake.rows("select sum(EffectiveCost), sum(committed_cost) from accelerator_hours") == [(billed, billed)]
     machines = "('i-0aaaabbbbccccdddd', 'i-0aaaabbbbcccceeee', 'i-0aaaabbbbcccc1111')"
-    assert (
-        lake.rows(f"select count(*) from accelerator_hours where class = 'reserved_unused' and ResourceId in {machines}")
-        == [(0,)]
-    )
+    assert lake.rows(
+        f"select count(*) from accelerator_hours where class = 'reserved_unused' and ResourceId in {machines}"
+    ) == [(0,)]

@@ -16,6 +16,8 @@ ACCOUNT = {"account_id": "111122223333", "region": "us-east-1"}
 def test_every_view_has_the_columns_and_types_that_rules_bind_to(lake: Lake) -> None:
     lake.build()
     for view, columns in VIEWS.items():
+        if view == "budgets":  # the configuration's, not the lake's
+            continue
         built = {row[0]: row[1] for row in lake.rows(f"describe {view}")}
         assert built == columns, view
 

@@ -23,7 +23,9 @@ def billed(lake: Lake, resource_id: str | None, cost: int) -> Lake:
 
 
 def listed(lake: Lake) -> list[tuple[object, ...]]:
-    return lake.build().rows("select kind, id, reason, EffectiveCost, samples from unjoined order by kind, id nulls last, reason")
+    return lake.build().rows(
+        "select kind, id, reason, EffectiveCost, samples from unjoined order by kind, id nulls last, reason"
+    )
 
 
 def test_samples_of_an_unknown_host_are_listed_beside_the_machine_without_telemetry(lake: Lake) -> None:
