@@ -283,63 +283,72 @@ _AZURE_SERVICES = (
 )
 
 
-def settle_services(con: "duckdb.DuckDBPyConnection", charges: str) -> None:
-    """Settle in table `charges` the kinds that the line type, a service's label or the resource's id decides.
+def settled(rows: str) -> str:
+    """SQL of the relation `rows` with the kinds that the line type, a service's label or the resource's id decides.
 
     Refunds become `refund`, whatever they give back. Compute Engine machines that bear the label of Vertex AI Workbench
-    become `accelerator.notebook`; machines of an Azure Machine Learning workspace what their id names. Doing it twice
+    become `accelerator.notebook`; machines of an Azure Machine Learning workspace what their id names. Settling twice
     changes nothing.
     """
-    con.execute(f"""
-    update {charges} set usage_kind = 'refund', purchase_option = null
-    where lower(x_LineItemType) = 'refund' and usage_kind not in ('tax', 'credit')
-    """)
-    con.execute(f"""
-    update {charges} set usage_kind = 'accelerator.notebook', service_workload_kind = 'notebook'
-    where provider = 'gcp' and usage_kind = 'accelerator.hours' and contains(Tags, '"goog-caip-notebook"')
-    """)
-    for pattern, kind, workload_kind in _AZURE_SERVICES:
-        con.execute(f"""
-        update {charges} set usage_kind = 'accelerator.{kind}', service_workload_kind = '{workload_kind}'
-        where provider = 'azure' and usage_kind = 'accelerator.hours'
-            and lower(ResourceId) like '%/providers/microsoft.machinelearningservices{pattern}'
-        """)
+    is_refund = "lower(x_LineItemType) = 'refund' and usage_kind not in ('tax', 'credit')"
+    is_workbench = "provider = 'gcp' and usage_kind = 'accelerator.hours' and contains(Tags, '\"goog-caip-notebook\"')"
+    is_azure = "provider = 'azure' and usage_kind = 'accelerator.hours' and lower(ResourceId) like '%/providers/microsoft.machinelearningservices{}'"
+    kinds = " ".join(
+        f"when {is_azure.format(pattern)} then 'accelerator.{kind}'" for pattern, kind, _ in _AZURE_SERVICES
+    )
+    works = " ".join(f"when {is_azure.format(pattern)} then '{work}'" for pattern, _, work in _AZURE_SERVICES)
+    return f"""(
+        select * replace (
+            case when {is_refund} then 'refund' when {is_workbench} then 'accelerator.notebook' {kinds} else usage_kind end as usage_kind,
+            case when {is_refund} then null else purchase_option end as purchase_option,
+            case when {is_refund} then service_workload_kind when {is_workbench} then 'notebook' {works} else service_workload_kind end
+                as service_workload_kind
+        )
+        from {rows}
+    )"""
 
 
-def resolve_accelerator_parts(con: "duckdb.DuckDBPyConnection", charges: str) -> None:
-    """Settle in table `charges` what a key alone cannot tell: services first, then the lines that belong to a machine.
+def find_machines(con: "duckdb.DuckDBPyConnection", rows: str, into: str) -> None:
+    """Table `into` of the resources of the settled relation `rows` that have a device line, with what it tells of them."""
+    kinds = ", ".join(_text(f"accelerator.{kind}") for kind in _DEVICE_KINDS)
+    con.execute(f"""
+    create or replace temp table {into} as
+    select provider as machine_provider, ResourceId as machine_id, max(machine_type) as device_machine_type,
+        max(accelerator_model) as device_model, max(accelerator_count) as device_count
+    from {rows}
+    where ResourceId is not null and ResourceId <> '' and usage_kind in ({kinds})
+    group by provider, ResourceId
+    """)
+
+
+def with_parts(rows: str, machines: str) -> str:
+    """SQL of the relation `rows` with the lines that belong to an accelerator machine settled.
 
     GCP bills a machine as device, core, RAM and local SSD lines: those lines of a resource that also has a device line
     become `accelerator.core`, `.ram`, `.local_ssd` (or `.reserved_unused`, without devices of their own) and take over
     its model, and its machine type where they have none.
     """
-    settle_services(con, charges)
-    kinds = ", ".join(_text(f"accelerator.{kind}") for kind in _DEVICE_KINDS)
-    con.execute(f"""
-    update {charges} as part set
-        usage_kind = case
-            when part.usage_kind = 'compute.reserved_unused' then 'accelerator.reserved_unused'
-            else replace(part.usage_kind, 'compute.', 'accelerator.')
-        end,
-        machine_type = coalesce(part.machine_type, machine.machine_type),
-        accelerator_model = coalesce(part.accelerator_model, machine.accelerator_model),
-        accelerator_count = case
-            when part.usage_kind = 'compute.reserved_unused' then 0
-            else coalesce(part.accelerator_count, machine.accelerator_count)
-        end
-    from (
-        select provider, ResourceId, max(machine_type) as machine_type, max(accelerator_model) as accelerator_model,
-            max(accelerator_count) as accelerator_count
-        from {charges}
-        where ResourceId is not null and ResourceId <> '' and usage_kind in ({kinds})
-        group by provider, ResourceId
-    ) as machine
-    where part.provider = machine.provider
-        and part.ResourceId = machine.ResourceId
-        and part.usage_kind in (
-            'compute.core', 'compute.ram', 'compute.local_ssd', 'compute.reserved_unused',
-            'accelerator.core', 'accelerator.ram', 'accelerator.local_ssd')
-    """)
+    is_part = """(machine_id is not null and usage_kind in (
+        'compute.core', 'compute.ram', 'compute.local_ssd', 'compute.reserved_unused',
+        'accelerator.core', 'accelerator.ram', 'accelerator.local_ssd'))"""
+    return f"""(
+        select * exclude (machine_provider, machine_id, device_machine_type, device_model, device_count) replace (
+            case
+                when not {is_part} then usage_kind
+                when usage_kind = 'compute.reserved_unused' then 'accelerator.reserved_unused'
+                else replace(usage_kind, 'compute.', 'accelerator.')
+            end as usage_kind,
+            case when {is_part} then coalesce(machine_type, device_machine_type) else machine_type end as machine_type,
+            case when {is_part} then coalesce(accelerator_model, device_model) else accelerator_model end as accelerator_model,
+            case
+                when not {is_part} then accelerator_count
+                when usage_kind = 'compute.reserved_unused' then 0
+                else coalesce(accelerator_count, device_count)
+            end as accelerator_count
+        )
+        from {rows}
+        left join {machines} on machine_provider = provider and machine_id = ResourceId
+    )"""
 
 
 def other_share(con: "duckdb.DuckDBPyConnection", charges: str) -> dict[str, tuple[Decimal, Decimal]]:

@@ -3,7 +3,6 @@
 import json
 from typing import TYPE_CHECKING
 
-from auditor.normalise.classify import settle_services
 from auditor.tagging import EMPTY_VALUES, KEY_PREFIXES, NEGATIVE_VALUES, TagSettings
 
 if TYPE_CHECKING:
@@ -56,22 +55,16 @@ def _roles(settings: TagSettings) -> str:
     )
 
 
-def derive_ownership(con: "duckdb.DuckDBPyConnection", charges: str, tag_settings: TagSettings) -> None:
-    """Fill owner, job, workload_kind, workload_signal and standby in table `charges`.
+def learn(con: "duckdb.DuckDBPyConnection", rows: str, tag_settings: TagSettings) -> None:
+    """Temp tables `tag_facts` and `name_facts`: what each distinct tag text and each distinct resource name tells.
 
-    Reads Tags (JSON object as text; what is no JSON counts as no tags), service_workload_kind, ServiceName,
-    x_ServiceCode, ResourceName and ResourceId. The workload kind is the first of: a workload tag whose value names one,
-    the service itself, the job's tag, the resource's name; workload_signal says which (`tag workload=train`,
-    `service Amazon SageMaker`, `name train-llm-1`). A machine that GCP labels as a notebook is one by its service.
-    owner, job and workload_kind stay null where nothing tells; standby is false then. Settles the services first, since
-    they are a signal.
+    Reads Tags (JSON object as text; what is no JSON counts as no tags), ResourceName and ResourceId of the relation.
     """
-    settle_services(con, charges)
     con.execute(
         f"""
     create or replace temp table tag_facts as
     with texts as (
-        select distinct Tags from {charges} where Tags is not null and Tags <> '' and Tags <> '{{}}'
+        select distinct Tags from {rows} where Tags is not null and Tags <> '' and Tags <> '{{}}'
     ),
     maps as (
         select Tags, try_cast(Tags as json) as tag_map from texts
@@ -113,7 +106,7 @@ def derive_ownership(con: "duckdb.DuckDBPyConnection", charges: str, tag_setting
     con.execute(f"""
     create or replace temp table name_facts as
     with names as (
-        select distinct ResourceName, ResourceId from {charges}
+        select distinct ResourceName, ResourceId from {rows}
     ),
     last_parts as (
         -- GCP and Azure ids end in the name; an AWS id in a random word
@@ -121,41 +114,35 @@ def derive_ownership(con: "duckdb.DuckDBPyConnection", charges: str, tag_setting
     )
     select ResourceName, ResourceId, shown_name, {_kind("shown_name", tag_settings)} as kind from last_parts
     """)
-    con.execute(f"""
-    update {charges} as charge set
-        owner = facts.owner,
-        job = facts.job,
-        workload_kind = facts.workload_kind,
-        workload_signal = facts.workload_signal,
-        standby = facts.standby
-    from (
-        select keyed.*,
-            tag_facts.owner, tag_facts.job, coalesce(tag_facts.standby, false) as standby,
-            coalesce(tag_facts.workload_kind, keyed.service_kind, tag_facts.job_kind, name_facts.kind) as workload_kind,
+
+
+def owned(rows: str) -> str:
+    """SQL of the relation `rows` with owner, job, workload_kind, workload_signal and standby filled from what was learnt.
+
+    The workload kind is the first of: a workload tag whose value names one, the service itself, the job's tag, the
+    resource's name; workload_signal says which (`tag workload=train`, `service Amazon SageMaker`, `name train-llm-1`). A
+    machine that GCP labels as a notebook is one by its service. owner, job and workload_kind stay null where nothing
+    tells; standby is false then. The rows must be settled (`classify.settled`): services are a signal.
+    """
+    is_workbench = "(provider = 'gcp' and contains(charge.Tags, '\"goog-caip-notebook\"'))"
+    service_kind = f"case when {is_workbench} then 'notebook' else charge.service_workload_kind end"
+    return f"""(
+        select charge.* replace (
+            tag_facts.owner as owner,
+            tag_facts.job as job,
+            coalesce(tag_facts.workload_kind, {service_kind}, tag_facts.job_kind, name_facts.kind) as workload_kind,
             case
                 when tag_facts.workload_kind is not null then 'tag ' || tag_facts.workload_signal
-                when keyed.service_kind = 'notebook' and contains(keyed.Tags, '"goog-caip-notebook"') then 'label goog-caip-notebook'
-                when keyed.service_kind is not null then 'service ' || coalesce(nullif(keyed.ServiceName, ''), nullif(keyed.x_ServiceCode, ''), keyed.provider)
+                when {is_workbench} then 'label goog-caip-notebook'
+                when charge.service_workload_kind is not null
+                    then 'service ' || coalesce(nullif(charge.ServiceName, ''), nullif(charge.x_ServiceCode, ''), charge.provider)
                 when tag_facts.job_kind is not null then 'tag ' || tag_facts.job_signal
                 when name_facts.kind is not null then 'name ' || name_facts.shown_name
-            end as workload_signal
-        from (
-            select distinct provider, ServiceName, x_ServiceCode, ResourceName, ResourceId, Tags, service_workload_kind,
-                case when provider = 'gcp' and contains(Tags, '"goog-caip-notebook"') then 'notebook'
-                    else service_workload_kind end as service_kind
-            from {charges}
-        ) as keyed
-        left join tag_facts on tag_facts.Tags = keyed.Tags
-        left join name_facts on name_facts.ResourceName is not distinct from keyed.ResourceName
-            and name_facts.ResourceId is not distinct from keyed.ResourceId
-    ) as facts
-    where charge.provider = facts.provider
-        and charge.ServiceName is not distinct from facts.ServiceName
-        and charge.x_ServiceCode is not distinct from facts.x_ServiceCode
-        and charge.ResourceName is not distinct from facts.ResourceName
-        and charge.ResourceId is not distinct from facts.ResourceId
-        and charge.Tags is not distinct from facts.Tags
-        and charge.service_workload_kind is not distinct from facts.service_workload_kind
-    """)
-    con.execute("drop table tag_facts")
-    con.execute("drop table name_facts")
+            end as workload_signal,
+            coalesce(tag_facts.standby, false) as standby
+        )
+        from {rows} as charge
+        left join tag_facts on tag_facts.Tags = charge.Tags
+        left join name_facts on name_facts.ResourceName is not distinct from charge.ResourceName
+            and name_facts.ResourceId is not distinct from charge.ResourceId
+    )"""

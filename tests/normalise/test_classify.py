@@ -13,9 +13,11 @@ from auditor.focus import CLASSIFICATION_KEYS
 from auditor.normalise.classify import (
     CLASSIFIER_VERSION,
     classify,
+    find_machines,
     other_share,
-    resolve_accelerator_parts,
+    settled,
     usage_kinds,
+    with_parts,
 )
 
 
@@ -363,6 +365,12 @@ create table charges (provider varchar, ResourceId varchar, BillingCurrency varc
 """
 
 
+def settle(con: duckdb.DuckDBPyConnection) -> str:
+    """SQL of the charges with services and machines' parts settled."""
+    find_machines(con, settled("charges"), "machines")
+    return with_parts(settled("charges"), "machines")
+
+
 def test_core_and_ram_lines_follow_the_devices_of_their_machine(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(CHARGES)
     con.execute("""
@@ -380,8 +388,7 @@ def test_core_and_ram_lines_follow_the_devices_of_their_machine(con: duckdb.Duck
         ('gcp', 'held', 'compute.reserved_unused', null, null)
     ) as t(provider, ResourceId, usage_kind, machine_type, accelerator_model)
     """)
-    resolve_accelerator_parts(con, "charges")
-    rows = con.execute("select ResourceId, usage_kind, machine_type, accelerator_model from charges order by rowid")
+    rows = con.execute(f"select ResourceId, usage_kind, machine_type, accelerator_model from {settle(con)}")
     assert sorted(rows.fetchall(), key=str) == sorted(
         [
             ("vm-gpu", "accelerator.hours", "n1-standard-8", "T4"),
@@ -414,14 +421,13 @@ def test_line_type_label_and_resource_id_settle_what_meters_do_not_tell(con: duc
     """,
         {"workspace": workspace},
     )
-    resolve_accelerator_parts(con, "charges")
-    found = con.execute("select ResourceId, usage_kind, service_workload_kind from charges order by rowid").fetchall()
-    assert [(str(resource).rsplit("/", 1)[-1], *rest) for resource, *rest in found] == [
+    found = con.execute(f"select ResourceId, usage_kind, service_workload_kind from {settle(con)}").fetchall()
+    assert {(str(resource).rsplit("/", 1)[-1], *rest) for resource, *rest in found} == {
         ("i-0a", "refund", None),
         ("nb", "accelerator.notebook", "notebook"),
         ("ep", "accelerator.endpoint", "inference"),
         ("ci", "accelerator.notebook", "notebook"),
-    ]
+    }
 
 
 def test_cost_that_no_pattern_knows_is_counted_by_currency(con: duckdb.DuckDBPyConnection) -> None:

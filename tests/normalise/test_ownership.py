@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from auditor.normalise.ownership import derive_ownership
+from auditor.normalise.classify import settled
+from auditor.normalise.ownership import learn, owned
 from auditor.tagging import TagSettings
 
 GIVEN = ("provider", "ServiceName", "x_ServiceCode", "ResourceName", "ResourceId", "Tags", "service_workload_kind")
@@ -43,8 +44,8 @@ def derived(
         {"rows": json.dumps(given)},
     )
     con.execute("update charges set provider = 'aws' where provider is null")
-    derive_ownership(con, "charges", settings or TagSettings())
-    found = con.execute(f"select {', '.join(FIELDS)} from charges order by place").fetchall()
+    learn(con, "charges", settings or TagSettings())
+    found = con.execute(f"select {', '.join(FIELDS)} from {owned(settled('charges'))} order by place").fetchall()
     return [dict(zip(FIELDS, row, strict=True)) for row in found]
 
 
