@@ -5,6 +5,7 @@ Which files are live is the state's business; this room writes files that nobody
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -101,7 +102,8 @@ def _write(con: duckdb.DuckDBPyConnection, query: str, path: Path, parameters: l
             os.fsync(written.fileno())
         part.replace(path)
     except (OSError, duckdb.IOException) as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # what hindered the writing may hinder this; the first reason is the one to tell
+            part.unlink(missing_ok=True)
         raise LakeError(
             f"{path.parent} cannot be written: {str(error).splitlines()[0]}; free some space or choose another --data-dir"
         ) from error
