@@ -29,6 +29,7 @@ from auditor.render.terminal import terminal_summary
 
 __all__ = [
     "FORMATS",
+    "LEDGER_FILE",
     "Classification",
     "DailyCost",
     "DayTotal",
@@ -58,10 +59,11 @@ FORMATS: Mapping[str, str] = {
     "sarif": "findings.sarif",
     "parquet": "findings.parquet",
 }
+LEDGER_FILE = "gpu_ledger.parquet"
 
 
 def render(document: Mapping[str, Any], extras: Extras, formats: Sequence[str], output: Path) -> list[Path]:
-    """Files written into `output`, one for each format, in the order asked for.
+    """Files written into `output`, one for each format (two for Parquet), in the order asked for.
 
     `document` has the shape of findings.json. A file appears whole or not at all; an earlier one of the same name is
     replaced. Raises SettingsError for a format nobody knows, before anything is written, and for a folder that cannot
@@ -75,9 +77,10 @@ def render(document: Mapping[str, Any], extras: Extras, formats: Sequence[str], 
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name in dict.fromkeys(formats):
-            path = output / FORMATS[name]
-            write_atomically(path, _writer(name, facts, extras))
-            written.append(path)
+            for file, write in _writers(name, facts, extras).items():
+                path = output / file
+                write_atomically(path, write)
+                written.append(path)
     except OSError as error:
         raise SettingsError(
             f"the report cannot be written to {output}: {error.strerror or error}; choose another folder with --output"
@@ -85,17 +88,21 @@ def render(document: Mapping[str, Any], extras: Extras, formats: Sequence[str], 
     return written
 
 
-def _writer(name: str, document: Mapping[str, Any], extras: Extras) -> Callable[[Path], None]:
+def _writers(name: str, document: Mapping[str, Any], extras: Extras) -> dict[str, Callable[[Path], None]]:
+    """File name -> what fills it; a format is one file, but Parquet has the ledger in a second one."""
     if name == "parquet":
-        from auditor.render.tables import write_parquet
+        from auditor.render.tables import write_ledger, write_parquet
 
-        return lambda path: write_parquet(document, path)
+        return {
+            FORMATS[name]: lambda path: write_parquet(document, path),
+            LEDGER_FILE: lambda path: write_ledger(document, path),
+        }
     content = _content(name, document, extras)
 
     def write(path: Path) -> None:
         path.write_bytes(content)
 
-    return write
+    return {FORMATS[name]: write}
 
 
 def _content(name: str, document: Mapping[str, Any], extras: Extras) -> bytes:

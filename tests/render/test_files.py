@@ -12,7 +12,7 @@ import pytest
 
 from auditor.assets import room
 from auditor.errors import SettingsError
-from auditor.render import FORMATS, Extras, render
+from auditor.render import FORMATS, LEDGER_FILE, Extras, render
 from tests.render import invented
 
 
@@ -22,7 +22,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def test_every_format_writes_its_file_and_leaves_no_other(reports: Path) -> None:
-    assert {path.name for path in reports.iterdir()} == set(FORMATS.values())
+    assert {path.name for path in reports.iterdir()} == {*FORMATS.values(), LEDGER_FILE}
 
 
 def test_the_json_is_the_document_and_fits_its_schema(reports: Path) -> None:
@@ -150,3 +150,12 @@ def test_a_folder_that_cannot_be_written_is_a_usable_message(tmp_path: Path) -> 
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SettingsError, match="--output"):
         render(invented.document(), Extras(), ["json"], tmp_path / "file" / "out")
+
+
+def test_the_ledger_is_a_table_of_its_own(reports: Path) -> None:
+    rows = duckdb.execute(
+        "select class, sum(accelerator_hours), sum(effective_cost) from read_parquet(?) group by all order by 3 desc",
+        [str(reports / LEDGER_FILE)],
+    ).fetchall()
+    assert rows[0] == ("productive", Decimal("17516.5"), Decimal("99076.25"))
+    assert sum(row[2] for row in rows) == Decimal("182000")
