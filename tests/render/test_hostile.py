@@ -8,12 +8,14 @@ import unicodedata
 from pathlib import Path
 
 import duckdb
+import jsonschema
 import pytest
 from rich.console import Console
 
 from auditor.assets import room
 from auditor.render import FORMATS, render, terminal_summary
 from tests.render import hostile
+from tests.render.test_browser import MODULES
 from tests.render.test_page import Page
 
 
@@ -74,3 +76,14 @@ def test_markdown_has_no_html_and_no_link_of_theirs(folder: Path) -> None:
     assert not re.search(r"(?<!\\)<(?!https://)", outside)
     assert "](javascript:" not in outside.replace("\\", "\0")
     assert not re.search(r"(?<!\\)!\[", outside)
+
+
+SARIF_SCHEMA = MODULES / "@microsoft" / "jest-sarif" / "lib" / "schemas" / "sarif-2.1.0-rtm.5.json"
+
+
+@pytest.mark.skipif(not SARIF_SCHEMA.is_file(), reason="needs the packages of tests/render/browser")
+def test_sarif_fits_the_published_schema_whatever_it_says(folder: Path, reports: Path) -> None:
+    schema = json.loads(SARIF_SCHEMA.read_text("utf-8"))
+    for place in (folder, reports):
+        log = json.loads((place / "findings.sarif").read_text("utf-8"))
+        assert list(jsonschema.Draft7Validator(schema).iter_errors(log)) == []
