@@ -96,7 +96,7 @@ shares as (
 
 select
     nat_cost.provider,
-    nat_cost.ResourceId,
+    case when len(bare_subnets.subnet_ids) = 1 then bare_subnets.subnet_ids[1] else nat_cost.ResourceId end as ResourceId,
     nat_cost.SubAccountId,
     nat_cost.RegionId,
     nat_cost.BillingCurrency,
@@ -115,6 +115,8 @@ select
         when shares.free_share is null then 'no flow logs, so the share of Google APIs is unknown'
         else format('{:.0f} % of the bytes go to Google APIs', 100 * shares.free_share::double)
     end as reason,
+    nat_cost.ResourceId as nat_gateway,
+    [nat_cost.ResourceId] as members,  -- whose dollars these are
     nat_gateways.network_id,
     bare_subnets.subnet,
     bare_subnets.subnet_ids,
