@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from auditor.cli import findings, runs, serve
+from auditor.cli import findings, rules, runs, serve, sql
 from auditor.cli.logs import start_logging
 from auditor.cli.place import ConfigOption, DataDirOption
 from auditor.errors import AuditorError, SettingsError
@@ -23,11 +23,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Audit of cloud bills and telemetry: what AI and data infrastructure wastes, with the proof.",
 )
-rules_app = typer.Typer(no_args_is_help=True, help="List, explain and check rules.")
-app.add_typer(rules_app, name="rules")
+app.add_typer(rules.app, name="rules")
 app.add_typer(findings.app, name="findings")
 app.add_typer(runs.app, name="runs")
 app.command()(runs.report)
+app.command()(sql.sql)
 app.command()(serve.send)
 app.command()(serve.serve)
 app.command()(serve.doctor)
@@ -170,31 +170,6 @@ def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool,
     else:
         terminal_summary(result.document, Console(), written)
     return result.exit_status
-
-
-@rules_app.command("list")
-def rules_list(rules_dir: RulesDirOption = None) -> None:
-    """Every rule: its id, title and clouds."""
-    from rich.table import Table
-
-    from auditor.assets import room
-    from auditor.detect.rule import load_rules
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("rule", "finds", "clouds"):
-        table.add_column(heading, overflow="fold")
-    for rule in load_rules([room("rules"), *(rules_dir or [])]):
-        table.add_row(rule.id, rule.title, " ".join(rule.clouds))
-    Console().print(table)
-
-
-@rules_app.command("check")
-def rules_check(folders: Annotated[list[Path], typer.Argument(help="Folders of rules.")]) -> None:
-    """Load the rules of these folders and say what is wrong with them."""
-    from auditor.detect.rule import load_rules
-
-    found = load_rules(folders)
-    typer.echo(f"{len(found)} rules, all in order: {', '.join(rule.id for rule in found)}")
 
 
 def _date(text: str | None) -> date | None:

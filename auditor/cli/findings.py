@@ -2,11 +2,12 @@
 
 import json
 from datetime import UTC, date, datetime, time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditor.cli.place import ConfigOption, DataDirOption, author_or_user, open_state
+from auditor.cli.place import ConfigOption, DataDirOption, author_or_user, find_place, open_state
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -98,19 +99,40 @@ def clean(text: str) -> str:
 @app.command()
 def show(
     finding: Annotated[str, typer.Argument(help="The finding's id, or a beginning of it.")],
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="With --rows: where the bills lie; default as configured.")
+    ] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="The bill's own lines behind it.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="With --rows: at most so many lines.")] = 20,
 ) -> None:
-    """One finding: its proof, its price, what to do, and its history."""
+    """One finding: its proof, its price, what to do, and its history; with --rows the lines of the bill."""
     with open_state(config, data_dir) as state:
         detail = state.get_finding(_whole_id(state, finding))
         saved = [each for each in state.realised_savings() if each.finding_id == detail.record.id]
+    if rows:
+        from auditor.cli.evidence import show_rows
+
+        show_rows(detail.finding, paths or _configured_paths(config, data_dir), limit=limit, as_json=as_json)
+        return
+    if paths:
+        raise SettingsError(f"{paths[0]}: files are read with --rows only")
     if as_json:
         typer.echo(json.dumps(_as_json(detail, saved), indent=2, default=str))
         return
     for line in _lines(detail, saved):
         typer.echo(clean(line))
+
+
+def _configured_paths(config: Path | None, data_dir: Path | None) -> list[str]:
+    """Raises SettingsError where the configuration names no files."""
+    sources = find_place(config, data_dir).settings.sources.files
+    paths = [path for source in sources for path in source.paths]
+    if not paths:
+        raise SettingsError("--rows: name the files or folders of the bills, or configure [[sources.files]]")
+    return paths
 
 
 def _whole_id(state: "State", text: str) -> str:
