@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def _put_file(file: Path, target: str, name: str) -> None:
         temporary.write_bytes(file.read_bytes())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it may never have come into being
+            temporary.unlink()
         raise NotHandedOver(f"{path} cannot be written: {error.strerror or error}") from error
 
 

@@ -17,6 +17,8 @@ from auditor.deliver.digest import Digest, Item
 
 MAX_BYTES = 96_000  # Gmail cuts a mail off at 102 kB; what follows is lost to the reader
 _SUBJECT = 140
+# Python breaks a long subject right after its name, which some readers show as a blank in front.
+_POLICY = SMTP.clone(max_line_length=300)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def compose(
 ) -> EmailMessage:
     """The mail to one recipient."""
     written = write(digest, attachments[0].name if attachments else None)
-    message = EmailMessage(policy=SMTP)
+    message = EmailMessage(policy=_POLICY)
     message["Subject"] = subject(digest)
     message["From"] = sender
     message["To"] = recipient

@@ -4,7 +4,6 @@ import smtplib
 import ssl
 from contextlib import suppress
 from email.message import EmailMessage
-from email.policy import SMTP, SMTPUTF8
 from email.utils import parseaddr
 from pathlib import Path
 
@@ -72,7 +71,7 @@ def _envelope(server: smtplib.SMTP, message: EmailMessage) -> None:
 
 
 def _data(server: smtplib.SMTP, message: EmailMessage, where: str) -> None:
-    policy = SMTP if _is_ascii(message["From"], message["To"]) else SMTPUTF8
+    policy = message.policy.clone(utf8=not _is_ascii(message["From"], message["To"]))
     try:
         code, answer = server.data(message.as_bytes(policy=policy))
     except smtplib.SMTPDataError as error:  # it refused to listen: nothing was sent
