@@ -327,6 +327,7 @@ def build_extras(
         transfer_edges=series.transfer_edges(con),
         transfer_payers=series.transfer_payers(con),
         no_telemetry=series.no_telemetry(con),
+        unjoined=series.unjoined(con),
         classification=series.classification(con),
         samples=series.samples(con, made["findings"], used),
         account_names=series.account_names(con),

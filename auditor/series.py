@@ -161,6 +161,17 @@ def no_telemetry(con: duckdb.DuckDBPyConnection) -> tuple[render.NoTelemetry, ..
     )
 
 
+def unjoined(con: duckdb.DuckDBPyConnection) -> tuple[render.Unjoined, ...]:
+    """What no other source knows, dearest first; accelerators without samples are told by `no_telemetry`."""
+    rows = con.execute("""
+        select kind, provider, id, reason, EffectiveCost, BillingCurrency, samples
+        from unjoined
+        where kind <> 'bill' or id is null
+        order by EffectiveCost desc nulls last, samples desc, kind, id, reason
+    """).fetchall()
+    return tuple(render.Unjoined(*row) for row in rows)
+
+
 def classification(con: duckdb.DuckDBPyConnection) -> tuple[render.Classification, ...]:
     """How much of the cost has no known kind."""
     rows = con.execute("""

@@ -76,7 +76,7 @@
   const sections = all(".owner").map((section) => ({
     section,
     name: section.querySelector("h3").textContent.toLowerCase(),
-    cards: all(".card", section).map((card) => ({ card, text: card.textContent.toLowerCase() })),
+    cards: all(".card, tr[id^=f-]", section).map((card) => ({ card, text: card.textContent.toLowerCase() })),
   }));
   if (sections.length) { filter.parentElement.hidden = false; }
   filter.addEventListener("input", () => {

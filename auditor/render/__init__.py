@@ -22,6 +22,7 @@ from auditor.render.extras import (
     SourceNote,
     TransferEdge,
     TransferPayer,
+    Unjoined,
     WeekHour,
 )
 from auditor.render.files import plain, write_atomically
@@ -46,6 +47,7 @@ __all__ = [
     "SourceNote",
     "TransferEdge",
     "TransferPayer",
+    "Unjoined",
     "WeekHour",
     "render",
     "terminal_summary",

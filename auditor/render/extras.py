@@ -110,6 +110,18 @@ class NoTelemetry(NamedTuple):
     step: str
 
 
+class Unjoined(NamedTuple):
+    """What one kind of source (telemetry, bill, inventory) says of a resource that the others do not know."""
+
+    kind: str
+    provider: str | None
+    id: str | None
+    reason: str
+    effective_cost: Decimal | None
+    currency: str | None
+    samples: int | None
+
+
 class Classification(NamedTuple):
     """How much of the cost in the window no pattern of the classifier recognised."""
 
@@ -199,6 +211,7 @@ class Extras:
     settings: tuple[Setting, ...] | None = None
     realised: tuple[Realised, ...] | None = None
     no_telemetry: tuple[NoTelemetry, ...] | None = None
+    unjoined: tuple[Unjoined, ...] | None = None
     classification: tuple[Classification, ...] | None = None
     rule_texts: Mapping[str, RuleText] | None = None
     source_notes: tuple[SourceNote, ...] | None = None

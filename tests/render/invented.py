@@ -22,6 +22,7 @@ from auditor.render import (
     SourceNote,
     TransferEdge,
     TransferPayer,
+    Unjoined,
     WeekHour,
 )
 
@@ -599,6 +600,7 @@ def extras() -> Extras:
                 "vm-quiet", "Standard_ND96asr_v4", Decimal(11880), "USD", "install the DCGM exporter on the machine"
             ),
         ),
+        unjoined=(Unjoined("telemetry", None, HOSTILE, "no bill and no inventory knows this name", None, None, 720),),
         classification=(Classification(Decimal("1410.2"), Decimal("371220.41"), "USD"),),
         rule_texts={
             "gpu.idle_instance": RuleText(
