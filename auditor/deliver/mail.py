@@ -18,7 +18,8 @@ from auditor.deliver.digest import Digest, Item
 MAX_BYTES = 96_000  # Gmail cuts a mail off at 102 kB; what follows is lost to the reader
 _SUBJECT = 140
 # Python breaks a long subject right after its name, which some readers show as a blank in front.
-_POLICY = SMTP.clone(max_line_length=300)
+MAX_LINE = 300
+_POLICY = SMTP.clone(max_line_length=MAX_LINE)
 
 
 @dataclass(frozen=True)

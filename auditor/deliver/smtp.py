@@ -4,10 +4,12 @@ import smtplib
 import ssl
 from contextlib import suppress
 from email.message import EmailMessage
+from email.policy import SMTP
 from email.utils import parseaddr
 from pathlib import Path
 
 from auditor.deliver.handover import Handover, NotHandedOver, Uncertain
+from auditor.deliver.mail import MAX_LINE
 
 
 def hand_over_mail(
@@ -71,7 +73,7 @@ def _envelope(server: smtplib.SMTP, message: EmailMessage) -> None:
 
 
 def _data(server: smtplib.SMTP, message: EmailMessage, where: str) -> None:
-    policy = message.policy.clone(utf8=not _is_ascii(message["From"], message["To"]))
+    policy = SMTP.clone(max_line_length=MAX_LINE, utf8=not _is_ascii(message["From"], message["To"]))
     try:
         code, answer = server.data(message.as_bytes(policy=policy))
     except smtplib.SMTPDataError as error:  # it refused to listen: nothing was sent

@@ -1,0 +1,399 @@
+"""The service runs each slot once, whatever happens to it, to its clock and to its database."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor import systemd
+from auditor.daemon import Again, Job, Service, Stopped
+from auditor.errors import LakeError, SettingsError
+from auditor.health import parse_listen, serving
+from auditor.housekeeping import tidy
+from auditor.schedule import Cron
+from auditor.settings import parse
+from auditor.state import State
+from tests.state.conftest import NOW, a_delivery, a_file
+from tests.test_cli import one_bill
+
+ROOT = Path(__file__).parents[1]
+NIGHTLY = Cron("0 5 * * *", "UTC")
+
+
+class Clock:
+    """A clock that the test moves. It starts at 6 on Sunday, 1 March 2026."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Work:
+    """A job that notes the slots it was given."""
+
+    def __init__(self) -> None:
+        self.slots: list[str] = []
+        self.fails: list[Exception] = []
+
+    def __call__(self, slot: str) -> None:
+        self.slots.append(slot)
+        if self.fails:
+            raise self.fails.pop(0)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(tmp_path: Path, clock: Clock) -> Iterator[State]:
+    with State.open(str(tmp_path / "state.db"), clock=clock) as made:
+        yield made
+
+
+def daemon(state: State, clock: Clock, work: Job, cron: Cron = NIGHTLY, **how: Any) -> Service:
+    made = Service(state, {"audit": cron}, {"audit": work}, clock, **how)
+    made.come_round()
+    return made
+
+
+def test_what_was_due_before_the_first_start_is_not_caught_up(state: State, clock: Clock) -> None:
+    work = Work()
+    daemon(state, clock, work)
+    assert work.slots == []
+
+
+def test_many_missed_slots_are_caught_up_once(state: State, clock: Clock) -> None:
+    work = Work()
+    service = daemon(state, clock, work)
+    clock.now += timedelta(days=9)
+    service.come_round()
+    service.come_round()
+    assert work.slots == ["2026-03-10T05:00"]
+
+
+def test_two_daemons_run_a_slot_once(state: State, clock: Clock) -> None:
+    work = Work()
+    services = [daemon(state, clock, work) for _ in range(2)]
+    for _ in range(3):
+        clock.now += timedelta(days=1)
+        for service in services:
+            service.come_round()
+    assert work.slots == ["2026-03-02T05:00", "2026-03-03T05:00", "2026-03-04T05:00"]
+
+
+def test_a_clock_that_is_set_back_and_forth_runs_no_slot_twice(state: State, clock: Clock) -> None:
+    work = Work()
+    service = daemon(state, clock, work)
+    for hours in (24, -24, 24, -48, 72, -1, 1, -9000, 9000):
+        clock.now += timedelta(hours=hours)
+        service.come_round()
+    assert work.slots == ["2026-03-02T05:00", "2026-03-03T05:00"]
+
+
+def test_a_clock_that_was_years_ahead_for_a_moment_does_not_silence_the_service(state: State, clock: Clock) -> None:
+    work = Work()
+    service = daemon(state, clock, work)
+    clock.now += timedelta(days=9000)
+    service.come_round()
+    clock.now -= timedelta(days=8999)
+    service.come_round()
+    assert work.slots[1:] == ["2026-03-02T05:00"]
+
+
+def test_the_hour_that_a_zone_repeats_is_one_slot_and_the_one_it_skips_is_not_lost(state: State, clock: Clock) -> None:
+    work = Work()
+    clock.now = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    service = daemon(state, clock, work, Cron("30 2 * * *", "Europe/Berlin"))
+    for at in (datetime(2026, 3, 29, 3), datetime(2026, 10, 25, 0, 45), datetime(2026, 10, 25, 1, 45)):
+        clock.now = at.replace(tzinfo=UTC)
+        service.come_round()
+    assert work.slots == ["2026-03-29T02:30", "2026-10-25T02:30"]
+
+
+def test_a_job_that_fails_is_tried_again_with_backoff_and_then_left(state: State, clock: Clock) -> None:
+    work = Work()
+    work.fails = [LakeError("disk full"), ValueError("odd"), Again("half", NOW + timedelta(days=1, minutes=30))]
+    service = daemon(state, clock, work)
+    clock.now += timedelta(days=1)
+    service.come_round()
+    service.come_round()
+    assert len(work.slots) == 1
+    for minutes in (2, 4, 30):
+        clock.now += timedelta(minutes=minutes)
+        service.come_round()
+    assert work.slots == ["2026-03-02T05:00"] * 4
+    assert [slot.status for slot in state.slots() if slot.status != "baseline"] == ["done"]
+
+
+def test_a_job_cut_short_by_the_stop_is_resumed_by_the_next_daemon_and_costs_no_attempt(
+    state: State, clock: Clock
+) -> None:
+    work = Work()
+    work.fails = [Stopped()]
+    service = daemon(state, clock, lambda slot: (service.stop.set(), work(slot))[1])  # type: ignore[func-returns-value]
+    clock.now += timedelta(days=1)
+    service.come_round()
+    again = Work()
+    daemon(state, clock, again)
+    assert again.slots == ["2026-03-02T05:00"]
+    assert state.slots()[0].attempts == 1
+
+
+def test_the_slot_of_a_daemon_that_died_is_taken_over(state: State, clock: Clock) -> None:
+    daemon(state, clock, Work())
+    clock.now += timedelta(days=1)
+    assert state.claim_job("audit", "2026-03-02T05:00", clock.now - timedelta(hours=1), "dead:1") is not None
+    work = Work()
+    service = daemon(state, clock, work)
+    assert work.slots == []
+    clock.now += timedelta(minutes=3)
+    service.come_round()
+    assert work.slots == ["2026-03-02T05:00"]
+
+
+def test_a_database_that_goes_away_stops_nothing_for_good(
+    state: State, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work()
+    service = daemon(state, clock, work)
+    clock.now += timedelta(days=1)
+    with monkeypatch.context() as away:
+        away.setattr(state, "unfinished_jobs", lambda **_: (_ for _ in ()).throw(LakeError("away")))
+        service.come_round()
+    assert work.slots == []
+    service.come_round()
+    assert work.slots == ["2026-03-02T05:00"]
+
+
+def test_a_long_job_keeps_its_claim_and_says_that_it_runs(state: State) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def work(_: str) -> None:
+        started.set()
+        ended.wait(10)
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    every_minute = Cron("* * * * *", "UTC")
+    state.note_baseline("audit", "long ago", now() - timedelta(hours=2))
+    service = Service(state, {"audit": every_minute}, {"audit": work}, now, poll_seconds=0.05, beat_seconds=0.05)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    assert started.wait(10)
+    [before] = [slot for slot in state.slots() if slot.status == "running"]
+    token_row = state.unfinished_jobs(now=now() + timedelta(minutes=3))
+    assert [slot.slot for slot in token_row] == [before.slot]
+    assert 'auditor_job_running{job="audit"} 1' in service.metrics()[1]
+    service.stop.set()
+    ended.set()
+    service.wake()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_the_service_tells_of_itself(state: State, clock: Clock) -> None:
+    service = daemon(state, clock, Work())
+    clock.now += timedelta(days=1)
+    service.come_round()
+    answers = {"/healthz": service.health, "/readyz": service.readiness, "/metrics": service.metrics}
+    with serving("127.0.0.1:0", answers) as address:
+        assert address is not None
+
+        def get(path: str) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}{path}", timeout=5) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, ""
+
+        assert get("/healthz") == (200, "ok\n")
+        assert get("/readyz") == (200, "ready\n")
+        assert get("/etc/passwd")[0] == 404
+        text = get("/metrics")[1]
+        assert 'auditor_job_runs_total{job="audit",status="done"} 1' in text
+        assert f'auditor_job_last_success_timestamp_seconds{{job="audit"}} {clock.now.timestamp():.0f}' in text
+        assert "auditor_state_up 1" in text
+        state.close()
+        service.stop.set()
+        assert get("/readyz")[0] == 503
+
+
+@pytest.mark.parametrize("listen", ["8321", "localhost", "localhost:x", "localhost:99999"])
+def test_an_address_that_is_none_is_named(listen: str) -> None:
+    with pytest.raises(SettingsError, match="HOST:PORT"):
+        parse_listen(listen)
+
+
+def test_systemd_hears_of_us_and_nobody_else_does(tmp_path: Path) -> None:
+    assert not systemd.notify("READY=1", {})
+    assert not systemd.notify("READY=1", {"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        assert systemd.notify("READY=1", {"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert manager.recv(100) == b"READY=1"
+    assert systemd.watchdog_seconds({"WATCHDOG_USEC": "120000000"}) == 120
+    assert systemd.watchdog_seconds({"WATCHDOG_USEC": "120000000", "WATCHDOG_PID": "1"}) is None
+    assert systemd.watchdog_seconds({}) is None
+
+
+def test_housekeeping_drops_what_is_old_and_what_killed_runs_left(state: State, clock: Clock, tmp_path: Path) -> None:
+    lake, reports = tmp_path / "lake", tmp_path / "reports"
+    for folder in (lake, reports / "2026-01-01T05.00", reports / "2026-03-01T05.00"):
+        folder.mkdir(parents=True)
+    for name in ("old.parquet", "new.parquet", "orphan.parquet", "fresh.parquet"):
+        (lake / name).write_bytes(b"x")
+        if name != "fresh.parquet":
+            os.utime(lake / name, (0, NOW.timestamp() - 200_000))
+    os.utime(lake / "fresh.parquet", (0, NOW.timestamp()))
+    os.utime(reports / "2026-01-01T05.00", (0, NOW.timestamp() - 500 * 86400))
+    os.utime(reports / "2026-03-01T05.00", (0, NOW.timestamp()))
+    first = state.begin_run()
+    state.finish_run(first, "complete", {"a": 1})
+    state.commit_delivery(first, a_delivery("old"), [a_file("lake/old.parquet")])
+    state.commit_delivery(state.begin_run(), a_delivery("new"), [a_file("lake/new.parquet")])
+    clock.now += timedelta(days=91)
+    for path in (lake / "fresh.parquet", reports / "2026-03-01T05.00"):
+        os.utime(path, (0, clock.now.timestamp()))
+    dropped = tidy(state, parse({}, "x"), tmp_path, reports, clock.now)
+    assert sorted(path.name for path in lake.iterdir()) == ["fresh.parquet", "new.parquet"]
+    assert [path.name for path in reports.iterdir()] == ["2026-03-01T05.00"]
+    assert (dropped["lake_files"], dropped["left_behind"], dropped["reports"], dropped["documents"]) == (1, 1, 1, 0)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+
+
+def serve(config: Path, tmp_path: Path, **more: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "auditor", "serve", "-c", str(config), "--listen", "127.0.0.1:0", "-v"]
+    with (tmp_path / "serve.log").open("a") as log:
+        return subprocess.Popen(words, env={**environment(), **more}, stderr=log, cwd=tmp_path, text=True)
+
+
+def wait_for(check: Callable[[], Any], seconds: float = 90) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := check():
+            return found
+        time.sleep(0.2)
+    raise AssertionError("it never came true")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    one_bill(tmp_path / "in")
+    path = tmp_path / "auditor.toml"
+    path.write_text(
+        f'[lake]\ndata_dir = "{tmp_path}/data"\n[[sources.files]]\nname = "x"\npaths = ["{tmp_path}/in"]\n'
+        '[schedule]\naudit = "* * * * *"\nreport = "* * * * *"\nhousekeeping = "0 3 1 1 *"\n'
+        f'[delivery.files]\npath = "{tmp_path}/drop"\nformats = ["json"]\n'
+    )
+    (tmp_path / "data").mkdir()
+    return path
+
+
+def due_now(url: str) -> None:
+    """Makes the jobs look as if they had run long ago."""
+    with State.open(url) as state:
+        for job in ("audit", "report"):
+            state.note_baseline(job, "long ago", datetime.now(UTC) - timedelta(hours=1))
+
+
+@pytest.mark.slow
+def test_a_service_audits_reports_and_stops_at_once_when_told(config: Path, tmp_path: Path) -> None:
+    url = str(tmp_path / "data" / "state.db")
+    due_now(url)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        process = serve(config, tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="3000000")
+        try:
+            said = [manager.recv(200).decode()]
+            assert said[0].startswith("READY=1")
+            latest = tmp_path / "drop" / "latest" / "findings.json"
+            wait_for(latest.is_file)
+            assert json.loads(latest.read_text())["totals"]["billed_cost"] == "4.608000000001"
+            begin = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            assert time.monotonic() - begin < 30
+            manager.settimeout(0.5)
+            while "STOPPING=1" not in said:
+                said.append(manager.recv(200).decode())
+            assert "WATCHDOG=1" in said
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_service_killed_in_the_middle_of_an_audit_is_resumed_and_loses_nothing(config: Path, tmp_path: Path) -> None:
+    url = str(tmp_path / "data" / "state.db")
+    due_now(url)
+
+    def runs(status: str) -> list[Any]:
+        with State.open(url) as state:
+            return [run for run in state.runs_list() if run.status == status]
+
+    process = serve(config, tmp_path)
+    wait_for(lambda: runs("running"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert len(runs("running")) == 0  # the audit gave its lock back
+    again = serve(config, tmp_path)
+    try:
+        wait_for(lambda: runs("complete"))
+    finally:
+        again.kill()
+        again.wait()
+
+
+@pytest.mark.slow
+def test_an_audit_killed_outright_leaves_a_lake_that_the_next_one_completes(config: Path, tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "auditor",
+        "scan",
+        "-c",
+        str(config),
+        "-o",
+        str(tmp_path / "out"),
+        "-f",
+        "json",
+        "-q",
+    ]
+    for delay in (1.0, 1.6, 2.4):
+        process = subprocess.Popen(words, env=environment(), cwd=tmp_path)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        # two minutes pass: the lock of the dead expires
+        with (
+            State.open(
+                str(tmp_path / "data" / "state.db"), clock=lambda: datetime.now(UTC) + timedelta(minutes=5)
+            ) as state,
+            state.run_lock("test"),
+        ):
+            pass
+    done = subprocess.run(words, env=environment(), cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    document = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert [row["difference"] for row in document["reconciliation"]] == ["0"]
+    assert document["totals"]["billed_cost"] == "4.608000000001"
