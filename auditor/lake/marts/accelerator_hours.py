@@ -162,7 +162,7 @@ from listed
 left join resources on resources.provider = listed.provider and resources.ResourceId = listed.ResourceId
 """
 
-# Utilisation by device and hour. A sample of a series slower than an hour speaks for the hours up to the next one.
+# Utilisation by device and hour. A sum over devices is divided by their number, or unknown where nobody tells it. A sample of a series slower than an hour speaks for the hours up to the next one.
 # A MIG slice has no utilisation of its own but the activity of its SMs.
 _UTILIZATION = """
 create or replace temp table device_utilization as
@@ -178,12 +178,16 @@ with told as (
         )) as hour,
         case when metric_hours.expected < 0.999 then 1 else metric_hours.samples end as samples,
         greatest(metric_hours.expected, 1) as expected,
-        metric_hours.mean_value,
-        metric_hours.max_value
+        coalesce(nullif(ledger_machines.billed_count, 0), nullif(ledger_machines.seen_count, 0))::double as devices,
+        case when ends_with(metric_hours.metric, '_devices') then least(1, metric_hours.mean_value / devices) else metric_hours.mean_value end as mean_value,
+        case when ends_with(metric_hours.metric, '_devices') then least(1, metric_hours.max_value / devices) else metric_hours.max_value end as max_value
     from metric_hours
     join ledger_machines on ledger_machines.provider = metric_hours.provider and ledger_machines.ResourceId = metric_hours.ResourceId
     where ledger_machines.is_observed
-        and metric_hours.metric in ('gpu.utilization', 'tpu.duty_cycle', 'neuron.utilization', 'gpu.sm_active', 'gpu.memory_used_ratio')
+        and metric_hours.metric in (
+            'gpu.utilization', 'tpu.duty_cycle', 'neuron.utilization', 'gpu.sm_active', 'gpu.busy_devices',
+            'gpu.memory_used_ratio', 'gpu.memory_used_devices'
+        )
 ),
 
 best as (
@@ -193,10 +197,14 @@ best as (
         hour,
         arg_min(
             struct_pack(samples := samples, expected := expected, mean_value := mean_value, max_value := max_value),
-            case metric when 'gpu.sm_active' then 2 else 1 end
-        ) filter (where metric <> 'gpu.memory_used_ratio') as activity,
-        max(max_value) filter (where metric = 'gpu.memory_used_ratio') as memory_used_ratio
+            case metric when 'gpu.sm_active' then 2 when 'gpu.busy_devices' then 3 else 1 end
+        ) filter (where not starts_with(metric, 'gpu.memory_')) as activity,
+        coalesce(
+            max(max_value) filter (where metric = 'gpu.memory_used_ratio'),
+            max(max_value) filter (where metric = 'gpu.memory_used_devices')
+        ) as memory_used_ratio
     from told
+    where max_value is not null
     group by machine, device, hour
 )
 
@@ -464,7 +472,7 @@ by_job as (
     from ledger_machines
     join jobs_of as machines on machines.provider = ledger_machines.provider and machines.ResourceId = ledger_machines.ResourceId
     join jobs_of as stores on stores.provider = machines.provider and stores.job = machines.job
-    join (select distinct provider, ResourceId from metric_hours where metric = 'fs.throughput_ratio') as measured
+    join (select distinct provider, ResourceId from metric_hours where metric in ('fs.throughput_ratio', 'fs.iops_ratio', 'fs.limit_reached')) as measured
         on measured.provider = stores.provider and measured.ResourceId = stores.ResourceId
     left join links on links.provider = stores.provider and links.ResourceId = stores.ResourceId
     where ledger_machines.is_observed and links.machine is null
@@ -476,10 +484,19 @@ sources as (
     select machine, provider, ResourceId from by_job
 )
 
-select sources.machine, metric_hours.hour, max(metric_hours.p95_value) as storage_pressure
+select
+    sources.machine,
+    metric_hours.hour,
+    -- a yes or no: at the limit for most of the hour is at the limit
+    max(case
+        when ends_with(metric_hours.metric, '.limit_reached') then case when metric_hours.mean_value > 0.5 then 1 else 0 end
+        else metric_hours.p95_value
+    end) as storage_pressure
 from sources
 join metric_hours on metric_hours.provider = sources.provider and metric_hours.ResourceId = sources.ResourceId
-where metric_hours.metric in ('disk.throughput_ratio', 'disk.iops_ratio', 'fs.throughput_ratio')
+where metric_hours.metric in (
+    'disk.throughput_ratio', 'disk.iops_ratio', 'fs.throughput_ratio', 'fs.iops_ratio', 'disk.limit_reached', 'fs.limit_reached'
+)
 group by sources.machine, metric_hours.hour
 """
 

@@ -475,3 +475,18 @@ def test_the_members_of_a_scale_set_speak_for_their_own_devices(lake: Lake) -> N
         ("0/0", "productive", 10.0),
         ("0/1", "productive", 10.0),
     ]
+
+
+def test_a_sum_over_devices_is_divided_by_the_devices_of_the_machine(lake: Lake) -> None:
+    billed_hour(lake, accelerator_count=8).samples(MACHINE, "gpu.busy_devices", five_minutes(6.0))
+    lake.samples(MACHINE, "gpu.memory_used_devices", five_minutes(4.0)).build_ledger()
+    assert lake.rows("select distinct utilization_mean, memory_used_ratio, class from accelerator_hours") == [
+        (pytest.approx(0.75), 0.5, "productive")
+    ]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.75, "starved"), (0.25, "productive")])
+def test_a_limit_that_was_met_most_of_the_hour_starves(lake: Lake, share: float, expected: str) -> None:
+    billed_hour(lake).samples(MACHINE, "gpu.utilization", five_minutes(0.3))
+    lake.samples(MACHINE, "disk.limit_reached", five_minutes(share)).build_ledger()
+    assert classes(lake) == [("0", expected)]
