@@ -1,7 +1,7 @@
 """Cases of a rule: given rows and expected rows, in a TOML file named after the rule.
 
 A column left out takes the schema's plain default: times the window's start, currency USD, numbers 0, else null, and
-`provider` the rule's first cloud. A row with `each_day = N` or `each_hour = N` stands for N rows whose `day` or `hour`
+`provider` the rule's first cloud; a number or time written as "" is null. A row with `each_day = N` or `each_hour = N` stands for N rows whose `day` or `hour`
 moves on by one each.
 """
 
@@ -138,7 +138,10 @@ def _rows(view: str, given: Mapping[str, Any], rule: Rule, window: Window) -> It
     for column in ("BillingCurrency", "currency"):
         if column in defaults:
             defaults[column] = "USD"
-    full = {**defaults, **row}
+    full = {
+        name: None if value == "" and not VIEWS[view][name].startswith("VARCHAR") else value
+        for name, value in {**defaults, **row}.items()
+    }
     for step in range(days):
         for substep in range(hours):
             moved = dict(full)
