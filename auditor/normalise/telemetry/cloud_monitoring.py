@@ -53,11 +53,14 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                     then '//compute.googleapis.com/projects/' || project || '/regions/' || location || '/routers/' || r['router_id']
                 when resource_type = 'aiplatform.googleapis.com/Endpoint'
                     then '//aiplatform.googleapis.com/projects/' || project || '/locations/' || location || '/endpoints/' || r['endpoint_id']
+                when resource_type = 'cloudml_job'
+                    then coalesce('//aiplatform.googleapis.com/projects/' || project || '/locations/' || location || '/customJobs/' || r['job_id'], r['job_id'])
                 when resource_type = 'filestore_instance'
                     then '//file.googleapis.com/projects/' || project || '/locations/' || location || '/instances/' || r['instance_name']
                 when resource_type = 'gcs_bucket' then '//storage.googleapis.com/projects/_/buckets/' || r['bucket_name']
             end as resource_id,
             case
+                when name like 'ml.googleapis.com/%' then coalesce(r['task_name'], '')
                 when name like '%/accelerator/%' and name not like 'aiplatform%'
                     then case when coalesce(r['worker_id'], '0') not in ('', '0') then r['worker_id'] || ':' else '' end
                         || coalesce(m['accelerator_id'], m['chip'], m['core'], '')

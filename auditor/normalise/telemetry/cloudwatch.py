@@ -101,8 +101,11 @@ def _stage(con: duckdb.DuckDBPyConnection) -> None:
                 when namespace = 'AWS/EFS'
                     then coalesce(partition || ':elasticfilesystem:' || owner || ':file-system/' || d['FileSystemId'], d['FileSystemId'])
                 -- SageMaker writes the endpoint's name in lower case into its ARN
-                when namespace = 'AWS/SageMaker'
+                when namespace in ('AWS/SageMaker', '/aws/sagemaker/Endpoints')
                     then coalesce(partition || ':sagemaker:' || owner || ':endpoint/' || lower(d['EndpointName']), d['EndpointName'])
+                -- the host is the job's name and the number of its machine
+                when namespace = '/aws/sagemaker/TrainingJobs'
+                    then coalesce(partition || ':sagemaker:' || owner || ':training-job/' || split_part(d['Host'], '/', 1), split_part(d['Host'], '/', 1))
                 when namespace = 'AWS/EBS' then d['VolumeId']
                 when namespace = 'AWS/S3' then d['BucketName']
                 else coalesce(d['InstanceId'], d['host']) end as resource_id,
@@ -114,7 +117,7 @@ def _stage(con: duckdb.DuckDBPyConnection) -> None:
             case
                 when metric_name = 'cpu_usage_iowait' then case when coalesce(d['cpu'], 'cpu-total') = 'cpu-total' then '' else d['cpu'] end
                 -- one dimension is the resource itself: such a series speaks for all
-                when cardinality(d) <= 1 then ''
+                when cardinality(d) <= 1 and d['Host'] is null then ''
                 else array_to_string(list_sort(list_transform(map_entries(d), lambda x: x.key || '=' || x.value)), ',') end as series,
             namespace || '|' || metric_name as name, '*|' || metric_name as other_name, mean, total, unit, seconds, place
         from placed"""

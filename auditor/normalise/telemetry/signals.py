@@ -19,8 +19,14 @@ RATIOS = frozenset(
         "disk.throughput_ratio",
         "disk.iops_ratio",
         "fs.throughput_ratio",
+        # Beside CONTRACT's names, read by the ledger only: they tell that a limit was met, not how much was used.
+        "disk.limit_reached",
+        "fs.limit_reached",
+        "fs.iops_ratio",
     }
 )
+# SageMaker adds up its devices (0 to 100 percent for each): the ledger divides by the machine's number of them.
+DEVICES = frozenset({"gpu.busy_devices", "gpu.memory_used_devices"})
 BYTES = frozenset(
     {
         "disk.read_bytes",
@@ -35,7 +41,7 @@ BYTES = frozenset(
     }
 )
 OTHERS = frozenset({"disk.queue_length", "nat.active_connections", "endpoint.invocations", "notebook.last_activity"})
-METRIC_NAMES = RATIOS | BYTES | OTHERS
+METRIC_NAMES = RATIOS | DEVICES | BYTES | OTHERS
 
 HIGHEST_RATIO = 1.5  # MIG and sampling jitter report a little above 1; beyond that it is no ratio
 
@@ -115,6 +121,8 @@ _GCP = (
     ("tpu.googleapis.com/accelerator/duty_cycle", "tpu.duty_cycle", "percent", "direct", ""),
     ("aiplatform.googleapis.com/prediction/online/prediction_count", "endpoint.invocations", "count", "sum", ""),
     ("aiplatform.googleapis.com/prediction/online/accelerator/duty_cycle", "gpu.utilization", "ratio", "direct", ""),
+    ("ml.googleapis.com/training/accelerator/utilization", "gpu.utilization", "ratio", "direct", ""),
+    ("ml.googleapis.com/training/accelerator/memory/utilization", _GPU_MEMORY, "ratio", "direct", ""),
     ("compute.googleapis.com/instance/cpu/utilization", "cpu.utilization", "ratio", "direct", ""),
     ("compute.googleapis.com/instance/disk/read_bytes_count", "disk.read_bytes", "bytes", "sum", ""),
     ("compute.googleapis.com/instance/disk/write_bytes_count", "disk.write_bytes", "bytes", "sum", ""),
@@ -155,6 +163,11 @@ _AWS = (
     _aws("AWS/EBS|VolumeWriteBytes", "disk.write_bytes", "bytes"),
     _aws("AWS/EBS|VolumeQueueLength", "disk.queue_length", "count"),
     _aws("AWS/EBS|VolumeThroughputPercentage", "disk.throughput_ratio", "percent"),
+    _aws("AWS/EC2|InstanceEBSIOPSExceededCheck", "disk.limit_reached", "ratio", "max", "iops"),
+    _aws("AWS/EC2|InstanceEBSThroughputExceededCheck", "disk.limit_reached", "ratio", "max", "throughput"),
+    _aws("AWS/EBS|VolumeIOPSExceededCheck", "disk.limit_reached", "ratio", "max", "iops"),
+    _aws("AWS/EBS|VolumeThroughputExceededCheck", "disk.limit_reached", "ratio", "max", "throughput"),
+    _aws("AWS/EFS|PercentIOLimit", "fs.iops_ratio", "percent"),
     _aws("AWS/FSx|DataReadBytes", "fs.read_bytes", "bytes"),
     _aws("AWS/FSx|DataWriteBytes", "fs.write_bytes", "bytes"),
     _aws("AWS/FSx|FileServerDiskThroughputUtilization", "fs.throughput_ratio", "percent", "max", "disk"),
@@ -169,6 +182,14 @@ _AWS = (
     _aws("AWS/NATGateway|ActiveConnectionCount", "nat.active_connections", "count"),
     _aws("AWS/S3|BucketSizeBytes", "bucket.size_bytes", "bytes", "sum"),
     _aws("AWS/S3|BytesDownloaded", "bucket.read_bytes", "bytes", "max"),
+    *(
+        _aws(f"/aws/sagemaker/{where}|{name}", metric, "percent", "mean")
+        for where in ("TrainingJobs", "Endpoints")
+        for name, metric in (
+            ("GPUUtilization", "gpu.busy_devices"),
+            ("GPUMemoryUtilization", "gpu.memory_used_devices"),
+        )
+    ),
     _aws("AWS/SageMaker|Invocations", "endpoint.invocations", "count", "sum"),
 )
 
@@ -177,6 +198,8 @@ _AZURE = (
     _azure("GpuUtilization", "gpu.utilization", "percent", "max"),
     _azure("GpuMemoryUtilizationPercentage", _GPU_MEMORY, "percent", "max"),
     _azure("GpuMemoryUtilization", _GPU_MEMORY, "percent", "max"),
+    _azure("GpuUtilizationMilliGPUs", "gpu.utilization", "milligpu", "max"),
+    _azure("ThroughputLimitReached", "fs.limit_reached", "ratio", "max"),
     _azure("Percentage CPU", "cpu.utilization", "percent"),
     _azure("CpuUtilizationPercentage", "cpu.utilization", "percent", "mean"),
     _azure("Network In Total", "net.received_bytes", "bytes", statistic="sum"),
@@ -222,8 +245,7 @@ SIGNALS = (
 # Metrics that look like what we want and are not, with the reason a reader is told.
 REFUSED = {
     "GPUPowerUtilization": "power is not work",
-    "GPUUtilization": "SageMaker adds up its devices and the data does not tell how many there are",
-    "GPUMemoryUtilization": "SageMaker adds up its devices and the data does not tell how many there are",
+    "compute.googleapis.com/instance/disk/performance_status": "a state in words, which says nothing of the limit met",
 }
 
 
@@ -251,6 +273,8 @@ _SIZES = {
 UNITS = (
     *(Unit("ratio", unit, 0.01) for unit in ("percent", "%")),
     *(Unit("ratio", unit, 1.0) for unit in ("ratio", "1", "10^2.%")),
+    Unit("ratio", "milligpu", 0.001),
+    *(Unit("devices", unit, 0.01) for unit in ("percent", "%")),
     *(Unit("bytes", unit, factor) for unit, factor in _SIZES.items()),
     *(
         Unit("bytes", f"{unit}{per}", factor, 1.0)
@@ -268,9 +292,11 @@ UNDECLARED = ("", "none", "count", "unspecified", "{1}")
 
 
 def kind(metric: str) -> str:
-    """What sort of figure one of our metrics is: ratio, bytes, seconds or count."""
+    """What sort of figure one of our metrics is: ratio, devices, bytes, seconds or count."""
     if metric in RATIOS:
         return "ratio"
+    if metric in DEVICES:
+        return "devices"
     if metric in BYTES:
         return "bytes"
     return "seconds" if metric == "notebook.last_activity" else "count"

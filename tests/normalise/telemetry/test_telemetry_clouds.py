@@ -1,5 +1,6 @@
 """Cloud Monitoring, Azure Monitor and CloudWatch answers."""
 
+import json
 from datetime import datetime
 
 import pytest
@@ -276,13 +277,11 @@ def test_agent_gpu_use_is_the_mean_in_percent_by_index_in_any_namespace_and_the_
                 stream("Acme/Agents", "nvidia_smi_utilization_gpu", {"InstanceId": INSTANCE, "index": "0"}, value),
                 stream("Acme/Agents", "nvidia_smi_utilization_gpu", {"InstanceId": INSTANCE}, value),
                 stream("AWS/EC2", "GPUPowerUtilization", {"InstanceId": INSTANCE}, value, "Percent"),
-                stream("/aws/sagemaker/TrainingJobs", "GPUUtilization", {"Host": "job/algo-1"}, value, "Percent"),
             ),
         )
     )
     assert lake.rows() == [(INSTANCE, "0", 0.5)]
     assert "AWS/EC2|GPUPowerUtilization (1: power is not work)" in report.message
-    assert "SageMaker adds up its devices" in report.message
 
 
 def test_agent_memory_is_used_over_total(lake):
@@ -417,3 +416,51 @@ def test_many_files_of_a_folder_are_one_source(lake):
     assert (report.files, report.rows, report.provider) == (3, 3, "azure")
     assert lake.remarks == ["2 repeated samples removed, the last of each kept"]
     assert lake.rows("value") == [(pytest.approx(0.02),)]
+
+
+def streamed(namespace, name, dimensions, value, unit, minute=0):
+    return {
+        "account_id": ACCOUNT,
+        "region": "us-east-1",
+        "namespace": namespace,
+        "metric_name": name,
+        "dimensions": dimensions,
+        "timestamp": DAY_MS + minute * 60_000,
+        "value": {"sum": value, "count": 1, "min": value, "max": value},
+        "unit": unit,
+    }
+
+
+def test_sagemaker_sums_over_devices_stay_sums_of_the_job_until_the_machine_is_known(lake):
+    lines = [
+        streamed("/aws/sagemaker/TrainingJobs", "GPUUtilization", {"Host": f"train-1/algo-{number}"}, value, "Percent")
+        for number, value in ((1, 760.0), (2, 40.0))
+    ]
+    lake.load(lake.put("stream.json", "".join(json.dumps(line) + "\n" for line in lines)))
+    assert lake.rows("resource_id, device, metric, value") == [
+        (f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/train-1", "", "gpu.busy_devices", pytest.approx(4.0))
+    ]
+
+
+def test_a_limit_that_was_met_is_told_apart_from_what_was_used(lake):
+    lines = [
+        streamed("AWS/EBS", "VolumeThroughputExceededCheck", {"VolumeId": "vol-0aaaabbbbccccdddd"}, 1.0, "None"),
+        streamed("AWS/EBS", "VolumeIOPSExceededCheck", {"VolumeId": "vol-0aaaabbbbccccdddd"}, 0.0, "None"),
+        streamed("AWS/EFS", "PercentIOLimit", {"FileSystemId": "fs-0aaaabbbbccccdddd"}, 97.0, "Percent"),
+    ]
+    lake.load(lake.put("stream.json", "".join(json.dumps(line) + "\n" for line in lines)))
+    assert lake.rows("metric, value") == [("disk.limit_reached", 1.0), ("fs.iops_ratio", pytest.approx(0.97))]
+
+
+def test_vertex_training_reports_by_job_and_task(lake):
+    job = {"project_id": "acme-ml", "location": "us-central1", "job_id": "77", "task_name": "workerpool0-0"}
+    use = gcp("ml.googleapis.com/training/accelerator/utilization", job, 0.5, unit="1", resource_type="cloudml_job")
+    lake.load(lake.put("cm.json", {"timeSeries": [use]}))
+    assert lake.rows("resource_id, device, metric, value") == [
+        (
+            "//aiplatform.googleapis.com/projects/acme-ml/locations/us-central1/customJobs/77",
+            "workerpool0-0",
+            "gpu.utilization",
+            0.5,
+        )
+    ]
