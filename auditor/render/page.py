@@ -14,7 +14,7 @@ from auditor.render import evidence, figures, forecast, lines, machines, transfe
 from auditor.render.extras import Extras
 from auditor.render.text import safe_url, shorten, visible
 
-CARDS = 1_100_000  # bytes of the findings told in full
+CARDS = 900_000  # bytes of the findings told in full
 PATH = 52  # characters of a source's path that a column holds
 COMMAND = 4000  # characters of one command shown; no remedy comes near it
 

@@ -531,10 +531,10 @@ def where(finding: Mapping[str, Any], names: Mapping[str, str] | None = None) ->
 
 
 def subject(finding: Mapping[str, Any]) -> str:
-    """What the finding is about: the resource's name, else its id, else the scope."""
+    """What the finding is about: the resource's name, else the last part of its id, else the scope."""
     return str(
         finding["resource_name"]
-        or finding["resource_id"]
+        or (finding["resource_id"] or "").rstrip("/").rpartition("/")[2]
         or finding["service"]
         or finding["account_id"]
         or provider_name(finding["provider"])
