@@ -107,13 +107,13 @@ def ingest(
         opened, damage = _open(con, delivery, spool)
         net, note = _net(con, delivery, opened)
         _aggregate(con, module, opened, net=net)
-        source_totals = invoice.totals(con, delivery.family, opened, net=net)
+        bill = invoice.read(con, delivery.family, opened, net=net)
     except duckdb.Error as error:
         raise SourceError(f"{delivery.names[0]}: cannot be read as {delivery.format}: {_first_line(error)}") from error
-    messages = [*damage, *note, *_rejects(con, opened, delivery)]
+    messages = [*damage, *note, *_rejects(con, opened, bill)]
     role = _role(con, delivery, opened, messages)
     _map_to_focus(con, module, role)
-    if opened.form == "csv" and not messages and not source_totals and any(_has_rows(file) for file in delivery.files):
+    if opened.form == "csv" and not messages and not bill.totals and any(_has_rows(file) for file in delivery.files):
         raise SourceError(f"{delivery.names[0]}: no row of the file could be read; check its line ends and quotes")
     charges, hourly = f"charges_{id_}", f"hourly_{id_}"
     _expand(con, id_, charges, hourly)
@@ -133,8 +133,8 @@ def ingest(
         messages.append(
             f"{len(delivery.missing)} of {len(delivery.missing) + len(delivery.files)} files of the manifest are missing, first {delivery.missing[0]}"
         )
-    totals = _balance(con, charges, id_, source_totals)
-    messages += identities.broken(con, delivery.family, charges, source_totals, net=net)
+    totals = _balance(con, charges, id_, bill.totals)
+    messages += identities.broken(con, delivery.family, charges, bill.totals, net=net)
     provider = con.execute(f"select min(provider) from {charges}").fetchone()
     has_ids = con.execute(f"select count(ResourceId) > 0 from {charges}").fetchone()
     for table in ("aggregated", "focus_rows"):
@@ -232,7 +232,7 @@ def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *
     """)
 
 
-def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, delivery: Delivery) -> list[str]:
+def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, bill: invoice.Invoice) -> list[str]:
     """Rows that the CSV reader or the amount's own text refused: counted and shown, never silent."""
     messages = []
     if opened.form == "csv":
@@ -243,9 +243,10 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, delivery: Delivery)
             messages.append(
                 f"{found[0]:,} rows could not be read, first at line {found[1]}: {str(found[3]).splitlines()[0][:160]}"
             )
-    bad = invoice.unreadable_amounts(con, delivery.family, opened)
-    if bad:
-        messages.append(f"{bad[0]:,} rows could not be read: their amount is no number, first {bad[1]!r}")
+    if bill.unreadable:
+        messages.append(
+            f"{bill.unreadable:,} rows could not be read: their amount is no number, first {bill.example!r}"
+        )
     undated = con.execute("select coalesce(sum(source_rows), 0) from aggregated where start_at is null").fetchone()
     lost = con.execute("delete from aggregated where start_at is null and period_start is null returning source_rows")
     homeless = sum(row[0] for row in lost.fetchall())

@@ -63,21 +63,52 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
     )
 
 
-def totals(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bool) -> Totals:
-    """Key -> (sum of the amounts, rows)."""
-    query = _gcp_query(source) if family == "gcp" else _query(_columns(family, source, net=net), source)
-    return {
-        (row[0], row[1], row[2], row[3], row[4]): (row[5] or Decimal(0), row[6])
-        for row in con.execute(query).fetchall()
-    }
+@dataclass(frozen=True)
+class Invoice:
+    """A delivery's own sums, and how many amounts are text that is no number, with one of them."""
+
+    totals: Totals
+    unreadable: int
+    example: str | None
 
 
-def _query(columns: _Columns, source: Source) -> str:
+def read(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bool) -> Invoice:
+    """Everything in one pass: opening a compressed text costs more than what is done with it."""
+    query = _gcp_query(source) if family == "gcp" else _query(family, _columns(family, source, net=net), source)
+    rows = con.execute(query).fetchall()
+    return Invoice(
+        {
+            (row[0], row[1], row[2], row[3], row[4]): (row[5] or Decimal(0), row[6])
+            for row in rows
+            if row[2] is not None
+        },
+        sum(row[7] for row in rows),
+        next((str(row[8]) for row in rows if row[7]), None),
+    )
+
+
+def _query(family: str, columns: _Columns, source: Source) -> str:
+    unreadable, example = _unreadable(family, source)
     return f"""
-        select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime({columns.period}, '%Y-%m') as period, {columns.currency},
-            ({columns.day})::date, sum({source.money(*columns.amount)}), count(*)
-        from {source.relation} group by all having period is not null
+        select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime({columns.period}, '%Y-%m'), {columns.currency},
+            ({columns.day})::date, sum({source.money(*columns.amount)}), count(*), {unreadable}, {example}
+        from {source.relation} group by 1, 2, 3, 4, 5
     """
+
+
+def _unreadable(family: str, source: Source) -> tuple[str, str]:
+    """SQL that counts amounts that are no number, and shows one; Parquet has its own types and none."""
+    candidates = {
+        "cur": ("lineitemunblendedcost",),
+        "gcp": ("cost",),
+        "azure": ("costinbillingcurrency", "cost", "pretaxcost"),
+        "focus": ("billedcost",),
+    }[family]
+    column = next((quote(name) for name in candidates if source.columns.get(name) == "VARCHAR"), None)
+    if column is None:
+        return "0", "null"
+    test = f"{'is_no_comma_number' if source.has_decimal_commas else 'is_no_number'}({column})"
+    return f"count(*) filter (where {test})", f"any_value({column}) filter (where {test})"
 
 
 def _gcp_query(source: Source) -> str:
@@ -92,34 +123,18 @@ def _gcp_query(source: Source) -> str:
         if credits != "null"
         else f"coalesce({flat_credits}, 0)"
     )
+    unreadable, example = _unreadable("gcp", source)
     listed = f", {credits} as credit_list" if credits != "null" else ""
     return f"""
-        select coalesce(payer, 'unknown'), account, strftime(period_start, '%Y-%m') as period, currency, bill_day, sum(amount + credited), count(*)
+        select coalesce(payer, 'unknown'), account, strftime(period_start, '%Y-%m'), currency, bill_day, sum(amount + credited), count(*),
+            {unreadable}, {example}
         from (
-            select payer, account, period_start, currency, bill_day, amount, {credited if credits != "null" else "credited_flat"} as credited
+            select payer, account, period_start, currency, bill_day, amount, cost, {credited if credits != "null" else "credited_flat"} as credited
             from (
                 select {names["payer"]} as payer, {names["account"]} as account, {names["period_start"]} as period_start, {names["currency"]} as currency,
-                    {names["bill_day"]} as bill_day, coalesce({cost}, 0) as amount, {"0" if credits != "null" else credited} as credited_flat{listed}
+                    {names["bill_day"]} as bill_day, coalesce({cost}, 0) as amount, cost, {"0" if credits != "null" else credited} as credited_flat{listed}
                 from {source.relation}
             )
         )
-        group by all having period is not null
+        group by 1, 2, 3, 4, 5
     """
-
-
-def unreadable_amounts(con: duckdb.DuckDBPyConnection, family: str, source: Source) -> tuple[int, str] | None:
-    """How many amounts are text that is no number, and the first of them; None where all can be read."""
-    candidates = {
-        "cur": ("lineitemunblendedcost",),
-        "gcp": ("cost",),
-        "azure": ("costinbillingcurrency", "cost", "pretaxcost"),
-        "focus": ("billedcost",),
-    }[family]
-    column = next((name for name in candidates if source.columns.get(name) == "VARCHAR"), None)
-    if column is None:
-        return None
-    test = "is_no_comma_number" if source.has_decimal_commas else "is_no_number"
-    found = con.execute(
-        f"select count(*), any_value({quote(column)}) from {source.relation} where {test}({quote(column)})"
-    ).fetchone()
-    return (int(found[0]), str(found[1])) if found and found[0] else None

@@ -16,17 +16,24 @@ create or replace temp macro money_of_double(x) as
 create or replace temp macro quantity_of_double(x) as
     case when abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
 
--- `$1,234.50 `, `(12.00)`: what a spreadsheet makes of an amount.
+-- `$1,234.50 `, `(12.00)`: what a spreadsheet makes of an amount. `0,125` is a decimal comma out of place: no number.
+-- The plain way comes first and by CASE, whose branches DuckDB does not work out for rows that do not take them.
+create or replace temp macro is_dressed(x) as
+    contains(x, ',') or contains(x, '$') or contains(x, '(') or contains(x, '€') or contains(x, '£') or contains(x, '¥');
 create or replace temp macro without_sign(x) as
     regexp_replace(regexp_replace(trim(x), '^\\((.*)\\)$', '-\\1'), '^(-?)\\s*[$€£¥]\\s*|\\s*[$€£¥]$', '\\1');
 create or replace temp macro plain_number(x) as
-    case when regexp_matches(without_sign(x), '^-?\\d{1,3}(,\\d{3})+(\\.\\d*)?$') then replace(without_sign(x), ',', '') else without_sign(x) end;
+    case when regexp_matches(without_sign(x), '^-?[1-9]\\d{0,2}(,\\d{3})+(\\.\\d*)?$') then replace(without_sign(x), ',', '') else without_sign(x) end;
 create or replace temp macro money_of_text(x) as
-    coalesce(try_cast(trim(x) as decimal(30,12)), try_cast(plain_number(x) as decimal(30,12)));
+    case when is_dressed(x) then try_cast(plain_number(x) as decimal(30,12)) else try_cast(x as decimal(30,12)) end;
 create or replace temp macro quantity_of_text(x) as
-    coalesce(try_cast(trim(x) as decimal(38,12)), try_cast(plain_number(x) as decimal(38,12)));
+    case when is_dressed(x) then try_cast(plain_number(x) as decimal(38,12)) else try_cast(x as decimal(38,12)) end;
 create or replace temp macro is_no_number(x) as
-    blank_to_null(x) is not null and coalesce(try_cast(trim(x) as double), try_cast(plain_number(x) as double)) is null;
+    case
+        when try_cast(x as double) is not null then false
+        when blank_to_null(x) is null then false
+        else try_cast(plain_number(x) as double) is null
+    end;
 
 -- A file whose numbers have decimal commas: `1.234,56`.
 create or replace temp macro with_point(x) as
@@ -37,31 +44,28 @@ create or replace temp macro is_no_comma_number(x) as is_no_number(with_point(x)
 
 -- DuckDB takes 5/1/25 for the year 5, so its own reading is asked only where a year of four digits stands in front.
 create or replace temp macro plain_time(x) as
-    coalesce(
-        case when regexp_matches(trim(x), '^\\d{4}-') then try_cast(replace(trim(x), ' UTC', '') as timestamp) end,
-        try_strptime(trim(x), ['%Y%m%d', '%Y-%m-%dT%H:%MZ', '%d.%m.%Y', '%b %d, %Y']),
-        case when regexp_matches(trim(x), '^\\d{4}/') then try_strptime(trim(x), ['%Y/%m/%d', '%Y/%m/%d %H:%M:%S']) end,
-        case when regexp_matches(trim(x), '^\\d+-[A-Za-z]{3}-\\d+$') then coalesce(try_strptime(regexp_replace(trim(x), '-(\\d\\d)$', '-20\\1'), '%d-%b-%Y')) end,
-        case when regexp_matches(trim(x), '^\\d{16}$') then make_timestamp(trim(x)::bigint) end
-    );
+    case
+        when x[5] = '-' then case when suffix(x, ' UTC') then try_cast(replace(x, ' UTC', '') as timestamp) else try_cast(x as timestamp) end
+        when regexp_matches(trim(x), '^\\d{4}-') then try_cast(trim(x) as timestamp)
+        when regexp_matches(trim(x), '^\\d{4}/') then try_strptime(trim(x), ['%Y/%m/%d', '%Y/%m/%d %H:%M:%S'])
+        when regexp_matches(trim(x), '^\\d{16}$') then make_timestamp(trim(x)::bigint)
+        when regexp_matches(trim(x), '^\\d+-[A-Za-z]{3}-\\d+$') then try_strptime(regexp_replace(trim(x), '-(\\d\\d)$', '-20\\1'), '%d-%b-%Y')
+        else try_strptime(trim(x), ['%Y%m%d', '%d.%m.%Y', '%b %d, %Y'])
+    end;
 create or replace temp macro time_of_text(x) as
-    coalesce(
-        plain_time(x),
-        case
-            when not contains(x, '/') then null
-            when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%m/%d/%y', '%m/%d/%y %H:%M', '%m/%d/%y %I:%M:%S %p'])
-            else try_strptime(trim(x), ['%m/%d/%Y', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %H:%M', '%m/%d/%Y %I:%M:%S %p'])
-        end
-    );
+    case
+        when x[5] = '-' and not suffix(x, ' UTC') then try_cast(x as timestamp)
+        when not contains(x, '/') or (x[5] = '/' and x[2] <> '/' and x[3] <> '/') then plain_time(x)
+        when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%m/%d/%y', '%m/%d/%y %H:%M', '%m/%d/%y %I:%M:%S %p'])
+        else try_strptime(trim(x), ['%m/%d/%Y', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %H:%M', '%m/%d/%Y %I:%M:%S %p'])
+    end;
 create or replace temp macro time_of_day_first(x) as
-    coalesce(
-        plain_time(x),
-        case
-            when not contains(x, '/') then null
-            when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%d/%m/%y', '%d/%m/%y %H:%M'])
-            else try_strptime(trim(x), ['%d/%m/%Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y %H:%M'])
-        end
-    );
+    case
+        when x[5] = '-' and not suffix(x, ' UTC') then try_cast(x as timestamp)
+        when not contains(x, '/') or (x[5] = '/' and x[2] <> '/' and x[3] <> '/') then plain_time(x)
+        when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%d/%m/%y', '%d/%m/%y %H:%M'])
+        else try_strptime(trim(x), ['%d/%m/%Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y %H:%M'])
+    end;
 """
 
 _SLASHED = re.compile(r"\b\d{1,2}/\d{1,2}/(\d{4}|\d{2})\b")
