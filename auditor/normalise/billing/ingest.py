@@ -31,7 +31,7 @@ from auditor.tagging import TagSettings
 log = logging.getLogger(__name__)
 
 # A change of what a delivery becomes must re-derive what is in the lake.
-NORMALISER_VERSION = "1"
+NORMALISER_VERSION = "2"
 
 
 @dataclass(frozen=True)
