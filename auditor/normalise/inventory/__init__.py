@@ -111,10 +111,9 @@ def _of_document(document: Mapping[str, Any], place: str) -> list[Row] | None:
     name = gcp.match(document)
     if name is not None:
         return gcp.read(document, name, place)
-    if azure.match(document) is not None:
-        return azure.read(document, place)
-    if slurm.match(document) is not None:
-        return slurm.read(document, place)
+    for matches, read_one in ((azure.match, azure.read), (slurm.match, slurm.read)):
+        if matches(document) is not None:
+            return read_one(document, place)
     for key in _ENVELOPES:
         items = document.get(key)
         if isinstance(items, list):

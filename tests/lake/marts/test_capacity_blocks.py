@@ -209,11 +209,11 @@ def test_whatever_ran_the_ledger_bears_the_fee_exactly(
     if known:
         block(lake, "2026-08-30 11:30:00", "2026-09-02 11:30:00", count)
     for units, hour, grain, name in fees:
-        hour = f"{hour[:10]} 00:00:00" if grain == "day" else hour.replace("T", " ")
-        fee(lake, units * Decimal("0.000000000001"), hour, grain=grain, ResourceId=name)
+        at = f"{hour[:10]} 00:00:00" if grain == "day" else hour.replace("T", " ")
+        fee(lake, units * Decimal("0.000000000001"), at, grain=grain, ResourceId=name)
     for machine, hour, grain, quantity, reservation in uses:
-        hour = f"{hour[:10]} 00:00:00" if grain == "day" else hour.replace("T", " ")
-        ran(lake, machine, hour, quantity, grain=grain, CapacityReservationId=reservation)
+        at = f"{hour[:10]} 00:00:00" if grain == "day" else hour.replace("T", " ")
+        ran(lake, machine, at, quantity, grain=grain, CapacityReservationId=reservation)
     lake.build_ledger()
     billed = sum(units for units, *_ in fees) * Decimal("0.000000000001")
     assert lake.rows("select sum(EffectiveCost), sum(committed_cost) from accelerator_hours") == [(billed, billed)]
