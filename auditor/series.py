@@ -192,7 +192,11 @@ def samples(
 
     `parameters` is rule id -> parameter -> value used, from which the thresholds come.
     """
-    wanted = [f for f in findings if f["resource_id"] and f["status"] != "resolved"][:CHARTED]
+    wanted = [
+        f
+        for f in findings
+        if f["resource_id"] and f["status"] != "resolved" and f["rule_id"].startswith(("gpu.", "network.", "storage."))
+    ][:CHARTED]  # prices and budgets have no samples to show
     _create_charted(con, wanted)
     made: dict[str, list[render.Samples]] = defaultdict(list)
     for found in (_accelerator_lines(con, parameters), _summed_lines(con), _charged_lines(con)):
