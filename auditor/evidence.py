@@ -174,7 +174,7 @@ def _pick_lines(
     start, end = keys.pop("start_at"), keys.pop("end_at", "null::timestamp")
     keys.setdefault("hourly", "false")
     keys.setdefault("bill_day", f"({start})::date")
-    columns = {**keys, **module.measures(opened, net=False)}
+    columns = {**keys, **module.measures(opened, net=_is_net(con, module, opened))}
     selected = ", ".join(f"{sql} as {name}" for name, sql in columns.items())
     subjects = ", ".join(f"lower({keys[name]})" for name in _SUBJECTS if name in keys)
     wanted = _resources(finding)
@@ -202,6 +202,13 @@ def _pick_lines(
         """,
         values,
     )
+
+
+def _is_net(con: duckdb.DuckDBPyConnection, module: Any, opened: source.Source) -> bool:
+    """Whether a scan takes the net columns of this bill."""
+    condition = module.is_net(opened) if hasattr(module, "is_net") else None
+    found = con.execute(f"select {condition} from {opened.relation}").fetchone() if condition else None
+    return bool(found and found[0])
 
 
 def _classify(con: duckdb.DuckDBPyConnection) -> None:

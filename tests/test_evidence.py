@@ -155,3 +155,19 @@ def test_a_damaged_file_is_named_and_a_missing_path_refused(cur: str, tmp_path: 
     assert found.total == 2
     with pytest.raises(SettingsError, match="no such file"):
         bill_rows([str(tmp_path / "nowhere")], finding("gpu.idle_instance", "i-0abc"))
+
+
+def test_the_lines_are_printed_with_their_headers_and_a_hint_at_the_rest(
+    cur: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from auditor.cli.evidence import show_rows
+
+    show_rows(finding("gpu.idle_instance", "i-0abc"), [cur], limit=1)
+    printed = capsys.readouterr().out
+    assert "2026-03-02 00:00  accelerator.hours  USD 2.5000 billed" in printed
+    assert "lineItem/ResourceId=i-0abc" in printed
+    assert "1 of 2 lines" in printed
+    show_rows(finding("gpu.idle_instance", "i-0abc"), [cur], limit=1, as_json=True)
+    assert json.loads(capsys.readouterr().out)["line"]["lineItem/UnblendedCost"] == "2.5"
+    show_rows(finding("gpu.idle_instance", "i-other"), [cur])
+    assert "No line of these files" in capsys.readouterr().out
