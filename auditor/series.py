@@ -257,7 +257,8 @@ def _accelerator_lines(
         ]
         if "starved" in rule_id:
             named = (("Disk or file system, of its limit", columns[2]), ("Processors waiting for input", columns[3]))
-            lines += [
+            # the mean tells of waiting; a single busy sample would hide it
+            lines[1:] = [
                 render.Samples(label, "ratio", starts, step, values)
                 for label, values in named
                 if any(value is not None for value in values)
