@@ -69,13 +69,13 @@ def rows(first: int, count: int, total: int, *, csv: bool) -> str:
     zero = ", ".join(f"0.0::double as {name}" for name in ZERO)
     return f"""
     with numbered as (
-        select i, hash(i) % {resources} as r, (i * 744 // {total})::bigint as hour_of_month
+        select i, hash(i // 2) % {resources} as r, ((i // 2) * 2 * 744 // {total})::bigint as hour_of_month
         from range({first}, {first + count}) as t(i)
     ),
     described as (
         select *, hash(r * 7 + 3) % 100 as dice, list_extract({listed(TYPES)}, (r % 10 + 1)::bigint) as machine, list_extract({listed(REGIONS)}, (r % 5 + 1)::bigint) as region,
             timestamp '2026-10-01' + to_hours(hour_of_month) as start_at, round(0.01 + (r % 977) / 311.0, 10) as price,
-            case when dice < 80 then 'Usage' when dice >= 93 then 'DiscountedUsage' when hash(i * 11) % 2 = 0 then 'SavingsPlanCoveredUsage' else 'SavingsPlanNegation' end as kind
+            case when dice < 80 then 'Usage' when dice >= 93 then 'DiscountedUsage' when i % 2 = 0 then 'SavingsPlanCoveredUsage' else 'SavingsPlanNegation' end as kind
         from numbered
     )
     select

@@ -290,15 +290,11 @@ def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str)
     # The charges of another provider in the same file are another bill.
     bill_id = f"'{id_}-' || strftime(BillingPeriodStart, '%Y-%m') || case when provider_count > 1 then '-' || provider else '' end"
     con.execute(f"""
-        create or replace temp table daily as
+        create or replace temp view daily as
         with providers as (select count(distinct provider) as provider_count from focus_rows),
         dated as (
             select *, {bill_id} as delivery_id, coalesce(start_at, BillingPeriodStart) as first_at, coalesce(end_at, start_at + interval 1 hour, BillingPeriodStart + interval 1 day) as last_at
             from focus_rows, providers
-        ),
-        short as (
-            select *, null::bigint as charge, date_trunc('day', first_at) as day_at, null::bigint as seconds, null::bigint as total, true as is_last
-            from dated where last_at - first_at <= interval 1 day
         ),
         long as (
             select
@@ -311,18 +307,31 @@ def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str)
                 from (select *, row_number() over () as charge from dated where last_at - first_at > interval 1 day)
             )
         )
+        select {columns}, delivery_id, bill_day, hourly, first_at, last_at, date_trunc('day', first_at) as day_at, source_rows,
+            {", ".join(f"{name}::{kind} as {name}" for name, kind in _measure_types())}
+        from dated
+        where last_at - first_at <= interval 1 day
+        union all
         select {columns}, delivery_id, bill_day, hourly, first_at, last_at, day_at,
             case when day_at = date_trunc('day', first_at) then source_rows else 0 end as source_rows,
             {", ".join(_spread(name, kind) for name, kind in _measure_types())}
-        from (select * from short union all by name select * from long)
+        from long
     """)
     names = ", ".join(keys)
+    measures = ", ".join(name for name, _ in _measure_types())
     sums = ", ".join(f"sum({name})::{kind} as {name}" for name, kind in _measure_types())
+    day = "day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day"
+    # Only what came by the hour, and negations with what they cancel, has anything to be added up.
+    is_single = "not coalesce(hourly, false) and x_LineItemType is distinct from 'SavingsPlanNegation'"
     con.execute(f"""
         create or replace temp table {charges} as
-        select {names}, day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day, {sums},
-            sum(source_rows)::bigint as source_rows, delivery_id, bill_day
+        select {names}, {day}, {measures}, source_rows::bigint as source_rows, delivery_id, bill_day
         from daily
+        where {is_single}
+        union all
+        select {names}, {day}, {sums}, sum(source_rows)::bigint as source_rows, delivery_id, bill_day
+        from daily
+        where not ({is_single})
         group by all
         having x_LineItemType is distinct from 'SavingsPlanNegation' or sum(BilledCost) <> 0
     """)
@@ -345,7 +354,7 @@ def _spread(name: str, kind: str) -> str:
     """The part of a measure that falls on one day of a long charge, rounded; the last day takes the rest."""
     part = f"round({name}::double / total * seconds, 12)::{kind}"
     rest = f"({name} - coalesce(sum(case when is_last then 0 else {part} end) over (partition by charge), 0))::{kind}"
-    return f"case when total is null then {name}::{kind} when is_last then {rest} else {part} end as {name}"
+    return f"case when is_last then {rest} else {part} end as {name}"
 
 
 def _expand_hours(con: duckdb.DuckDBPyConnection, names: str, hourly: str) -> None:
