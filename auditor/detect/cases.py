@@ -138,7 +138,7 @@ def _rows(view: str, given: Mapping[str, Any], rule: Rule, window: Window) -> It
     for column in ("BillingCurrency", "currency"):
         if column in defaults:
             defaults[column] = "USD"
-    full = {
+    full: dict[str, Any] = {
         name: None if value == "" and not VIEWS[view][name].startswith("VARCHAR") else value
         for name, value in {**defaults, **row}.items()
     }

@@ -215,7 +215,7 @@ def run_query(
 
 
 def _check(rule: Rule, row: Mapping[str, Any]) -> None:
-    for name in ("provider", "BillingCurrency", "reason", *_MONEY_COLUMNS):
+    for name in ("provider", "BillingCurrency", *_MONEY_COLUMNS):
         if row[name] is None:
             raise RuleError(f"{rule.path}: a row for {row['ResourceId']} has no {name}")
     for name in _MONEY_COLUMNS:
@@ -242,6 +242,8 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
         min(max(money[name], _NIL), most) for name in ("avoidable_cost", "avoidable_low", "avoidable_high")
     )
     inform = rule.stage == "inform"
+    # A text put together from a figure that the bill does not have is null; the finding stands all the same.
+    reason = row["reason"] or rule.title
 
     def a_month(amount: Decimal) -> Decimal:
         return (amount * HOURS_A_MONTH / own.hours).quantize(_SMALLEST)
@@ -266,7 +268,7 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
         freed_commitment=_NIL if standby or inform else a_month(committed),
         confidence=row["confidence"],
         severity=rule.severity or "low",
-        reason=f"stated standby: {row['reason']}" if standby else row["reason"],
+        reason=f"stated standby: {reason}" if standby else reason,
         remedy=_remedy(rule, row),
         references=rule.references,
         stage=rule.stage,

@@ -92,7 +92,8 @@ select
     0 as avoidable_low,
     effective_cost as avoidable_high,
     'low' as confidence,
-    format('{:.0f} GB crossed a zone of {} at a charge; which pairs could share a zone is not known from the bill', gigabytes::double, RegionId)
+    coalesce(format('{:.0f} GB', gigabytes::double), 'traffic of a volume the bill does not state') || ' crossed a zone of ' || coalesce(RegionId, 'its region')
+    || ' at a charge; which pairs could share a zone is not known from the bill'
         as reason,
     gigabytes,
     standby

@@ -21,7 +21,7 @@ references = [
 [needs]
 charges      = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "EffectiveCost", "usage_kind", "day", "standby"]
 nat_gateways = ["provider", "ResourceId", "network_id", "connectivity", "subnet_ids", "has_private_google_access"]
-resources    = ["provider", "ResourceId", "ResourceName", "ResourceType", "attributes"]
+resources    = ["provider", "SubAccountId", "RegionId", "ResourceId", "ResourceName", "ResourceType", "attributes"]
 
 [needs.optional]
 flows_daily = ["provider", "ResourceId", "day", "peer_service", "bytes"]
@@ -71,7 +71,12 @@ bare_subnets as (
         clients.provider,
         clients.ResourceId,
         list(clients.subnet_id order by clients.subnet_id) as subnet_ids,
-        min(coalesce(resources.ResourceName, resources.ResourceId)) as subnet
+        min(coalesce(resources.ResourceName, resources.ResourceId)) as subnet,
+        -- the subnet's full resource name, as Google writes it; the bill has no line for a subnet
+        min(coalesce(
+            '//compute.googleapis.com/projects/' || resources.SubAccountId || '/regions/' || resources.RegionId || '/subnetworks/' || resources.ResourceName,
+            resources.ResourceId
+        )) as subnet_name
     from clients
     join resources on clients.provider = resources.provider and clients.subnet_id = resources.ResourceId
     where
@@ -96,7 +101,7 @@ shares as (
 
 select
     nat_cost.provider,
-    case when len(bare_subnets.subnet_ids) = 1 then bare_subnets.subnet_ids[1] else nat_cost.ResourceId end as ResourceId,
+    case when len(bare_subnets.subnet_ids) = 1 then bare_subnets.subnet_name else nat_cost.ResourceId end as ResourceId,
     nat_cost.SubAccountId,
     nat_cost.RegionId,
     nat_cost.BillingCurrency,

@@ -94,8 +94,7 @@ pool_prices as (
         accelerator_model,
         unit,
         currency,
-        max(source) as source,
-        max(as_of) as as_of,
+        string_agg(distinct source || ' ' || as_of, ' and ' order by source || ' ' || as_of) as price_source,
         min(case when price_kind = 'spot' then low end) as spot_low,
         max(case when price_kind = 'spot' then high end) as spot_high,
         max(case when price_kind = 'on_demand' then high end) as on_demand
@@ -110,7 +109,7 @@ ratios as (
         RegionId,
         machine_type,
         accelerator_model,
-        source || ' ' || as_of as price_source,
+        price_source,
         least(spot_low::double / on_demand::double, 1) as ratio_low,
         least(spot_high::double / on_demand::double, 1) as ratio_high
     from pool_prices

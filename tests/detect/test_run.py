@@ -138,6 +138,17 @@ def test_a_stated_standby_saves_nothing_and_says_so(con: duckdb.DuckDBPyConnecti
     assert found.reason == "stated standby: it costs"
 
 
+def test_a_reason_that_misses_a_figure_does_not_hide_the_finding(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    charge(con)
+    rules = rules_of(tmp_path)
+    path = tmp_path / "gpu" / "costs.sql"
+    path.write_text(path.read_text().replace("'it costs' as reason", "'costs ' || null::varchar as reason"))
+    (found,) = detect(con, load_rules([tmp_path]), {"aws": MARCH}).findings
+    assert found.reason == rules[0].title
+
+
 def test_each_provider_is_judged_in_its_own_window(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     charge(con)
     charge(con, provider="gcp", ResourceId="vm-1", day=date(2026, 3, 2))

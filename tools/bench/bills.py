@@ -86,9 +86,9 @@ def ingest(folder: Path) -> None:
         found, _ = deliveries.group(sort_files(files).recognised, [])
         for number, delivery in enumerate(found):
             taken = billing.ingest(con, delivery, f"d{number}", spool, TagSettings(), lambda _: None)
-            for period in taken.periods:
-                names = {"charges": taken.charges, "hourly": taken.hourly, "provider": taken.provider, "source": "bench"}
-                store.write_delivery(con, spool, **names, delivery_id=f"d{number}-{period}", billing_period=period)
+            for bill_id, provider, period in sorted({(t.bill_id, t.provider, t.billing_period) for t in taken.totals}):
+                names = {"charges": taken.charges, "hourly": taken.hourly, "provider": provider, "source": "bench"}
+                store.write_delivery(con, spool, **names, delivery_id=bill_id, billing_period=period)
 
 
 def scan(folder: Path) -> None:
