@@ -28,11 +28,11 @@ class CollectError(AuditorError):
     """A source that could not be fetched."""
 
 
-class Transient(CollectError):  # noqa: N818 - the name is the adjective callers test for
+class Transient(CollectError):
     """A failure that another try may cure."""
 
 
-class Permanent(CollectError):  # noqa: N818
+class Permanent(CollectError):
     """A failure that no further try cures."""
 
 

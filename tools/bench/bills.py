@@ -123,7 +123,10 @@ def main() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         measured[name] = (time.perf_counter() - start, cpu)
-        print(f"{name:8} {measured[name][0]:8.1f} s wall {cpu:8.1f} s cpu   peak of all so far {after.ru_maxrss / 1024:8.0f} MiB", flush=True)
+        print(
+            f"{name:8} {measured[name][0]:8.1f} s wall {cpu:8.1f} s cpu   peak of all so far {after.ru_maxrss / 1024:8.0f} MiB",
+            flush=True,
+        )
     for name in list(measured)[2:]:
         wall, cpu = (measured["rows"][part] / measured[name][part] for part in (0, 1))
         print(f"{name} is {wall:.2f} times as fast as writing every row ({cpu:.2f} times by CPU)")

@@ -19,8 +19,8 @@ from auditor.lake import store
 from auditor.landing import SourceReport
 from auditor.normalise.recognise import sort_files
 from auditor.progress import Silent
-from auditor.tagging import TagSettings
 from auditor.state import State
+from auditor.tagging import TagSettings
 
 Files = Mapping[str, str | bytes]
 
