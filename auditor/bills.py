@@ -90,6 +90,14 @@ class Bill:
         """Rows by bill day, of one billing account or of all."""
         return self._days.get(billing_account_id, {})
 
+    def spans(self, day: str | None, billing_account_id: str) -> bool:
+        """Whether a day lies within what the delivery tells of an account, quiet days included: from its first day to
+        its last. For GCP, whose rows are appended, an export day is there or not."""
+        days = self.days(billing_account_id)
+        if day is None or self.is_monthly or not days:
+            return True
+        return day in days if self.counts_by_export else min(days) <= day <= max(days)
+
     def covers(self, day: str | None, billing_account_id: str | None = None) -> bool:
         """Whether the delivery speaks for a day: it has lines of it, or of both of its neighbours."""
         if day is None or self.is_monthly:
@@ -161,7 +169,7 @@ def _is_newer(bill: Bill, other: Bill) -> bool:
 
 
 def choose(bills: Sequence[Bill]) -> Choice:
-    """Takes each day of each (billing account, sub account, period) from one source.
+    """Takes each (billing account, sub account, period) from one source; days before or after it from the next one.
 
     Azure's actual and amortized exports of one account are two halves of one bill and count both.
     """
@@ -214,11 +222,7 @@ def _conflicts(group: Sequence[Bill], account: str) -> Iterator[tuple[Bill, tupl
         units = {(total.sub_account_id, total.bill_day) for total in bill.totals if total.billing_account_id == account}
         for sub, day in sorted(units, key=str):
             for other in _rivals(bill, ordered, position, account, day):
-                holds = (
-                    sub in subs[other.id] and other.covers(day, account)
-                    if _comparable(bill, other)
-                    else sub in subs[other.id]
-                )
+                holds = sub in subs[other.id] and (other.spans(day, account) or not _comparable(bill, other))
                 if holds and (sub, day) not in lost[other.id]:
                     lost[bill.id].add((sub, day))
                     yield bill, (sub, day), other

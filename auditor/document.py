@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib import metadata
 from typing import Any
@@ -193,13 +193,14 @@ def _coverage(entry: RuleCoverage) -> dict[str, Any]:
 
 
 def _gpu_coverage(con: duckdb.DuckDBPyConnection, currency: str) -> dict[str, Any]:
+    """Accelerators that run, and those of them that samples cover; capacity in which nothing runs has nothing to sample."""
     row = con.execute(
         """
         with by_resource as (
             select provider, ResourceId, sum(EffectiveCost) as cost,
-                coalesce(sum(EffectiveCost) filter (where class not in ('no_telemetry', 'reserved_unused')), 0) as seen,
-                count(*) filter (where class not in ('no_telemetry', 'reserved_unused')) > 0 as is_seen
-            from accelerator_hours where BillingCurrency = ? group by all
+                coalesce(sum(EffectiveCost) filter (where class <> 'no_telemetry'), 0) as seen,
+                count(*) filter (where class <> 'no_telemetry') > 0 as is_seen
+            from accelerator_hours where BillingCurrency = ? and class <> 'reserved_unused' group by all
         )
         select count(ResourceId), count(ResourceId) filter (where is_seen), coalesce(sum(cost), 0), coalesce(sum(seen), 0) from by_resource
         """,
@@ -341,7 +342,7 @@ def build_extras(
             for role, notes in (("primary", choice.primaries), ("secondary", choice.notes))
             for bill, note in notes
         ),
-        notices=_notices(made, windows, max_data_age, now),
+        notices=_notices(con, made, windows, max_data_age, now),
         generated_at=now,
         version=metadata.version("auditor"),
     )
@@ -358,7 +359,11 @@ def _rule_text(rule: Rule, used: Mapping[str, object]) -> render.RuleText:
 
 
 def _notices(
-    made: Mapping[str, Any], windows: Mapping[str, Window], max_data_age: int, now: datetime
+    con: duckdb.DuckDBPyConnection,
+    made: Mapping[str, Any],
+    windows: Mapping[str, Window],
+    max_data_age: int,
+    now: datetime,
 ) -> tuple[str, ...]:
     """What must be the first thing a reader sees: data that stopped arriving before the end of the window."""
     notices = []
@@ -369,4 +374,20 @@ def _notices(
             notices.append(
                 f"The newest charge of {provider} is {age} days older than the end of its window ({newest[:10]}): its bill stopped arriving."
             )
+    for provider, account, newest in _left_behind(con):
+        notices.append(
+            f"The charges of {provider} account {account} end on {newest:%Y-%m-%d}, before the window begins: none of them is in these figures."
+        )
     return tuple(notices)
+
+
+def _left_behind(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, date]]:
+    """Billing accounts of which no charge lies in the window, and the last day of their charges."""
+    rows: list[tuple[str, str, date]] = con.execute("""
+        select c.provider, coalesce(c.BillingAccountId, 'unknown'), max(c.day)
+        from charges as c join audit_windows as w using (provider)
+        group by all
+        having count(*) filter (where c.day >= w.starts and c.day < w.ends) = 0
+        order by all
+    """).fetchall()
+    return rows

@@ -185,7 +185,11 @@ def _report(delivery: Delivery, made: Sequence[Bill], records: Mapping[str, Deli
             messages.append(bills.outdated_note(bill, bills.from_record(records[newer])))
     damaged = any(bill.is_damaged for bill in made)
     return SourceReport(
-        provider=made[0].provider if made else delivery.provider,
+        provider=delivery.provider
+        if not made
+        else made[0].provider
+        if len({bill.provider for bill in made}) == 1
+        else None,
         kind="billing",
         format=delivery.format,
         paths=delivery.names,

@@ -156,7 +156,7 @@ def _run(
         store.load(con, data_dir, state.live_files())
         store.keep_counted(con, choice.counted, choice.partly)
         store.pair_azure_costs(con)
-        windows = _windows(con, request, known)
+        windows = _windows(con, request, known, now)
         audit = request.settings.audit
         marts.build_marts(
             con,
@@ -239,7 +239,9 @@ def _note_choice(reports: list[SourceReport], choice: bills.Choice) -> None:
                 report.message = f"{report.message}; {note}" if report.message else note
 
 
-def _windows(con: duckdb.DuckDBPyConnection, request: ScanRequest, known: Sequence[Bill]) -> dict[str, Window]:
+def _windows(
+    con: duckdb.DuckDBPyConnection, request: ScanRequest, known: Sequence[Bill], now: datetime
+) -> dict[str, Window]:
     """The audit window of each provider that has charges: up to --as-of, else up to its last complete day."""
     audit = request.settings.audit
     as_of = request.as_of or audit.as_of
@@ -257,15 +259,21 @@ def _windows(con: duckdb.DuckDBPyConnection, request: ScanRequest, known: Sequen
                 datetime(end.year, end.month, end.day, tzinfo=UTC),
                 audit.hold_back_days,
                 [bill for bill in known if bill.provider == provider],
+                now,
             )
         windows[provider] = Window(last - lookback, last)
     return windows
 
 
-def _held_back(end: datetime, days: int, known: Sequence[Bill]) -> datetime:
-    """The last days of an open month still change; a whole month, or one exported well after its end, does not."""
+def _held_back(end: datetime, days: int, known: Sequence[Bill], now: datetime) -> datetime:
+    """The last days of an open month still change; a whole month, one exported well after its end, or a past one do not."""
     exported = max((bill.delivered_at for bill in known if bill.delivered_at), default=None)
-    if end.day == 1 or (exported is not None and exported >= end + timedelta(days=days)):
+    month_after = (end.replace(day=1) + timedelta(days=32)).replace(day=1)
+    if (
+        end.day == 1
+        or now >= month_after + timedelta(days=days)
+        or (exported is not None and exported >= end + timedelta(days=days))
+    ):
         return end
     if exported is not None:
         day = datetime(exported.year, exported.month, exported.day, tzinfo=UTC)
@@ -277,7 +285,10 @@ def _parameters(request: ScanRequest, rules: Sequence[Rule]) -> tuple[dict[str, 
     """What configuration and command line say of the rules, and the settings that several rules share."""
     overrides: dict[str, dict[str, object]] = {}
     for rule_id, table in request.settings.rules.items():
-        overrides.setdefault(rule_id, {}).update({name: value for name, value in table.items() if name != "enabled"})
+        if table.get("enabled") is not False:
+            overrides.setdefault(rule_id, {}).update(
+                {name: value for name, value in table.items() if name != "enabled"}
+            )
     for rule_id, given in request.overrides.items():
         overrides.setdefault(rule_id, {}).update(given)
     selected = {rule.id for rule in rules}

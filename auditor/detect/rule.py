@@ -123,6 +123,9 @@ def load_rule(path: Path) -> Rule:
     return _Reader(path).rule()
 
 
+_SHARES = ("max_utilization", "max_p95", "max_memory", "min_coverage", "max_used_ratio")
+
+
 def checked_overrides(
     rules: Sequence[Rule], overrides: Mapping[str, Mapping[str, object]], shared: Mapping[str, object]
 ) -> dict[str, dict[str, ParameterValue]]:
@@ -150,7 +153,17 @@ def checked_overrides(
         for name, value in settings.items():
             if name not in rule.parameters:
                 raise SettingsError(f"the rule {rule.id} has no parameter {name!r}{_nearest(name, rule.parameters)}")
-            values[rule.id][name] = _coerced(value, rule.parameters[name].default, f"{rule.id}.{name}")
+            parameter = rule.parameters[name]
+            found = _coerced(value, parameter.default, f"{rule.id}.{name}")
+            # A utilisation, a coverage and the like are shares; a ratio of two costs may well be above 1.
+            if (
+                parameter.unit == "ratio"
+                and name.startswith(_SHARES)
+                and isinstance(found, int | Decimal)
+                and found > 1
+            ):
+                raise SettingsError(f"{rule.id}.{name} is set to {value}, and it is a ratio between 0 and 1")
+            values[rule.id][name] = found
     return values
 
 
@@ -345,6 +358,8 @@ def _coerced(value: object, default: ParameterValue, name: str) -> ParameterValu
             raise SettingsError(message) from error
         if not number.is_finite():
             raise SettingsError(message)
+        if number < 0:
+            raise SettingsError(f"{name} is set to {value}, and a threshold is never below 0")
         return number
     if isinstance(default, list):
         if isinstance(value, str):

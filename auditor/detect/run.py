@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import duckdb
 
@@ -23,12 +24,15 @@ logger = logging.getLogger(__name__)
 
 # Which kind of source fills a view: what a reader has to deliver when it is empty.
 _SOURCE_OF_VIEW = {
-    **dict.fromkeys(VIEWS, "inventory"),
-    **dict.fromkeys(("charges", "transfers", "accelerator_hours", "commitment_hours"), "billing data"),
+    **{view: f"inventory of {view.replace('_', ' ')}" for view in VIEWS},
+    "charges": "charges",
+    "transfers": "transfer charges",
+    "accelerator_hours": "accelerator charges",
+    "commitment_hours": "commitment charges",
     "metric_hours": "telemetry",
     "flows_daily": "flow logs",
     "prices": "prices",
-    "budgets": "configuration",
+    "budgets": "budgets in the configuration",
 }
 # Columns of accelerator_hours that only samples fill; coverage is 0 without them, which is knowledge too.
 _SAMPLED_COLUMNS = frozenset(
@@ -153,10 +157,10 @@ class _Stock:
         return _Readiness(ready, "degraded" if reason else "ran", reason or None)
 
     def _lacking(self, views: Mapping[str, Sequence[str]], provider: str) -> list[str]:
-        lacking = [f"{view} ({_SOURCE_OF_VIEW[view]})" for view in views if provider not in self.providers(view)]
+        lacking = [_SOURCE_OF_VIEW[view] for view in views if provider not in self.providers(view)]
         sampled = _SAMPLED_COLUMNS & set(views.get("accelerator_hours", ()))
         if sampled and not lacking and provider not in self.sampled():
-            lacking.append("accelerator utilisation (telemetry)")
+            lacking.append("samples of accelerator use")
         return lacking
 
     def _give_missing_views(self, rule: Rule) -> None:
@@ -172,12 +176,12 @@ class _Stock:
 
 
 def _gaps(lacks: Mapping[str, Sequence[str]]) -> str:
-    """One sentence for each lack: `no nat_gateways (inventory) of aws, gcp`."""
+    """One sentence for each lack: `no inventory of nat gateways for aws, gcp`."""
     providers = defaultdict(list)
     for provider, gaps in lacks.items():
         for gap in gaps:
             providers[gap].append(provider)
-    return "; ".join(f"no {gap} of {', '.join(names)}" for gap, names in providers.items())
+    return "; ".join(f"no {gap} for {', '.join(dict.fromkeys(names))}" for gap, names in providers.items())
 
 
 def _run(
@@ -207,7 +211,7 @@ def run_query(
     columns = [column[0] for column in cursor.description or ()]
     missing = [name for name in RULE_RESULT if name not in columns]
     if missing:
-        raise RuleError(f"{rule.path}: the query does not return {', '.join(missing)}")
+        raise RuleError(f"{rule.id}: the query does not return {', '.join(missing)}")
     rows = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
     for row in rows:
         _check(rule, row)
@@ -217,12 +221,12 @@ def run_query(
 def _check(rule: Rule, row: Mapping[str, Any]) -> None:
     for name in ("provider", "BillingCurrency", *_MONEY_COLUMNS):
         if row[name] is None:
-            raise RuleError(f"{rule.path}: a row for {row['ResourceId']} has no {name}")
+            raise RuleError(f"{rule.id}: a row for {row['ResourceId']} has no {name}")
     for name in _MONEY_COLUMNS:
         if not isinstance(row[name], Decimal | int):
-            raise RuleError(f"{rule.path}: {name} is {type(row[name]).__name__}, and money has to stay decimal")
+            raise RuleError(f"{rule.id}: {name} is {type(row[name]).__name__}, and money has to stay decimal")
     if row["confidence"] not in CONFIDENCES:
-        raise RuleError(f"{rule.path}: confidence is {row['confidence']!r}, wanted one of {', '.join(CONFIDENCES)}")
+        raise RuleError(f"{rule.id}: confidence is {row['confidence']!r}, wanted one of {', '.join(CONFIDENCES)}")
 
 
 def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
@@ -233,7 +237,7 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
     """
     own = Window(_aware(row.get("window_start")) or window.start, _aware(row.get("window_end")) or window.end)
     if own.hours <= 0:
-        raise RuleError(f"{rule.path}: the window of {row['ResourceId']} is empty ({own.start} to {own.end})")
+        raise RuleError(f"{rule.id}: the window of {row['ResourceId']} is empty ({own.start} to {own.end})")
     money = {name: Decimal(row[name]) for name in _MONEY_COLUMNS}
     standby = bool(row.get("standby"))
     committed = min(max(money["committed_cost"], _NIL), max(money["effective_cost"], _NIL))
@@ -270,7 +274,7 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
         severity=rule.severity or "low",
         reason=f"stated standby: {reason}" if standby else reason,
         remedy=_remedy(rule, row),
-        references=rule.references,
+        references=_references(rule, str(row["provider"])),
         stage=rule.stage,
         exclusive_group=rule.exclusive_group,
         availability_zone=row.get("AvailabilityZone"),
@@ -308,14 +312,23 @@ def _unique(finding: Finding, seen: set[str], rule: Rule) -> Finding:
     if finding.id in seen:
         finding = replace(finding, subject=f"{finding.subject} {finding.billing_currency}")
     if finding.id in seen:
-        raise RuleError(f"{rule.path}: two rows speak of {finding.subject} in account {finding.sub_account_id}")
+        raise RuleError(f"{rule.id}: two rows speak of {finding.subject} in account {finding.sub_account_id}")
     seen.add(finding.id)
     return finding
 
 
 def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
     known = (*RULE_RESULT, *RULE_RESULT_OPTIONAL)
-    return {name: _plain(value) for name, value in row.items() if name not in known and value is not None}
+    return {
+        name: _money_or_plain(name, value) for name, value in row.items() if name not in known and value is not None
+    }
+
+
+def _money_or_plain(name: str, value: Any) -> Any:
+    """A cost or price that a rule computed as a float is money all the same, and money is written as text."""
+    if isinstance(value, float) and name.endswith(("_cost", "_price", "_savings")):
+        return _plain(Decimal(repr(value)))
+    return _plain(value)
 
 
 def _plain(value: Any) -> Any:
@@ -333,10 +346,25 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
+# Whose documentation a reference is, by its host.
+_HOSTS = {
+    "aws": ("aws.amazon.com",),
+    "gcp": ("cloud.google.com", "developers.google.com"),
+    "azure": ("microsoft.com",),
+}
+
+
+def _references(rule: Rule, provider: str) -> tuple[str, ...]:
+    """The rule's references but for those to another cloud's documentation."""
+    others = tuple(host for cloud, hosts in _HOSTS.items() if cloud != provider for host in hosts)
+    mine = tuple(link for link in rule.references if not (urlsplit(link).hostname or "").endswith(others))
+    return mine or rule.references
+
+
 def _remedy(rule: Rule, row: Mapping[str, Any]) -> Remedy:
     text = rule.remedy.get(row["provider"])
     if text is None:
-        raise RuleError(f"{rule.path}: a row is of {row['provider']}, for which the rule has no remedy")
+        raise RuleError(f"{rule.id}: a row is of {row['provider']}, for which the rule has no remedy")
     return filled(text, row)
 
 

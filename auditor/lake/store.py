@@ -173,7 +173,7 @@ def keep_counted(
 
 
 def pair_azure_costs(con: duckdb.DuckDBPyConnection) -> None:
-    """Takes BilledCost from actual and EffectiveCost from amortized rows on the days of which a subscription has both.
+    """Takes BilledCost from actual and EffectiveCost from amortized rows where a subscription's period has both.
 
     Quantities are taken once as well, from the amortized rows: what only the actual export has are purchases.
     """
@@ -182,8 +182,8 @@ def pair_azure_costs(con: duckdb.DuckDBPyConnection) -> None:
         select
             SubAccountId,
             BillingPeriodStart,
-            greatest(min(bill_day) filter (where x_CostBasis = 'actual'), min(bill_day) filter (where x_CostBasis = 'amortized')) as first_day,
-            least(max(bill_day) filter (where x_CostBasis = 'actual'), max(bill_day) filter (where x_CostBasis = 'amortized')) as last_day
+            min(bill_day) as first_day,
+            max(bill_day) as last_day
         from charges
         where x_CostBasis in ('actual', 'amortized')
         group by SubAccountId, BillingPeriodStart having count(distinct x_CostBasis) = 2

@@ -135,8 +135,10 @@ def _limits(document: Mapping[str, Any]) -> list[str]:
     gaps = document["run"].get("gaps") or []
     lines += [f"no charges: {g['provider']} {g['account_id'] or ''}: {', '.join(g['days'])}" for g in gaps[:LIMITS]]
     lines += _more(len(gaps), "gap")
+    broken = view.failed_rules(document)
+    lines += [f"rule failed: {r['rule_id']}: {str(r['reason']).removeprefix('failed: ')}" for r in broken]
     for status in ("skipped", "degraded"):
-        rules = [r for r in document["coverage"]["rules"] if r["status"] == status]
+        rules = [r for r in document["coverage"]["rules"] if r["status"] == status and r not in broken]
         lines += [f"rule {status}: {r['rule_id']}: {r['reason'] or 'no reason given'}" for r in rules[:LIMITS]]
         lines += _more(len(rules), f"{status} rule")
     return [*lines, ""] if lines else []

@@ -282,10 +282,22 @@ def _telemetry_check(document: Mapping[str, Any]) -> Check:
     return Check("good" if measured == resources else "fair", "GPU telemetry", text)
 
 
+def failed_rules(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Coverage entries of rules that broke: published as skipped, their reason says so."""
+    return [rule for rule in document["coverage"]["rules"] if str(rule["reason"] or "").startswith("failed: ")]
+
+
 def _rules_check(document: Mapping[str, Any]) -> Check:
     counts: dict[str, int] = defaultdict(int)
     for rule in document["coverage"]["rules"]:
         counts[rule["status"]] += 1
+    broken = failed_rules(document)
+    if broken:
+        names = ", ".join(rule["rule_id"] for rule in broken[:3])
+        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+        return Check(
+            "bad", f"{plural(len(broken), 'rule')} failed", f"{names}{more} found nothing, because the rule broke."
+        )
     rest = sum(counts.values()) - counts["ran"]
     text = ", ".join(f"{count} {status}" for status, count in counts.items())
     return Check("fair" if rest else "good", "Rules limited by data" if rest else "All rules ran", f"{text}.")

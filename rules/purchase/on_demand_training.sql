@@ -42,7 +42,7 @@ effort   = "days"
 
 [remedy.gcp]
 summary  = "Make the job resumable from checkpoints, then run it on Spot VMs"
-commands = ["gcloud compute instances describe {resource_short_id} --project {sub_account_id} --format='value(scheduling.provisioningModel)'"]
+commands = ["gcloud compute instances describe {resource_short_id} --project {sub_account_id} --zone {availability_zone} --format='value(scheduling.provisioningModel)'"]
 risk     = "Spot is taken back with thirty seconds' notice; work since the last checkpoint is lost."
 effort   = "days"
 

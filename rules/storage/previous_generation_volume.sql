@@ -42,8 +42,8 @@ min_monthly_saving  = { default = 1, unit = "BillingCurrency per month of 730 ho
 
 [remedy.aws]
 summary  = "Change the volume's type to gp3 while it is in use, with the IOPS and throughput it has now"
-commands = ["aws ec2 modify-volume --region {region_id} --volume-id {resource_short_id} --volume-type gp3"]
-risk     = "Performance may waver while the change runs, and six hours pass before the next one; name --iops and --throughput where more than 3,000 and 125 are needed."
+commands = ["aws ec2 modify-volume --region {region_id} --volume-id {resource_short_id} --volume-type gp3 --iops {matched_iops} --throughput {matched_mibps}"]
+risk     = "Performance may waver while the change runs, and six hours pass before the next one."
 effort   = "minutes"
 
 [remedy.gcp]

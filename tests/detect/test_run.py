@@ -189,7 +189,7 @@ def test_a_rule_without_its_data_is_skipped_with_the_reason(con: duckdb.DuckDBPy
         {"aws": MARCH},
     )
     (entry,) = result.coverage
-    assert (entry.status, entry.reason, result.findings) == ("skipped", "no nat_gateways (inventory) of aws", ())
+    assert (entry.status, entry.reason, result.findings) == ("skipped", "no inventory of nat gateways for aws", ())
 
 
 def test_a_rule_that_reads_utilisation_is_skipped_while_no_sample_arrived(
@@ -202,7 +202,7 @@ def test_a_rule_that_reads_utilisation_is_skipped_while_no_sample_arrived(
         needs='accelerator_hours = ["utilization_max"]',
         more="cross join (select max(utilization_max) as u from accelerator_hours)",
     )
-    assert detect(con, rules, {"aws": MARCH}).coverage[0].reason == "no accelerator utilisation (telemetry) of aws"
+    assert detect(con, rules, {"aws": MARCH}).coverage[0].reason == "no samples of accelerator use for aws"
     con.execute("update accelerator_hours set coverage = 1, utilization_max = 0")
     assert detect(con, rules, {"aws": MARCH}).coverage[0].status == "ran"
 
@@ -220,7 +220,7 @@ def test_a_missing_optional_view_is_given_empty_and_degrades_the_rule(
         ),
         {"aws": MARCH},
     )
-    assert (result.coverage[0].status, result.coverage[0].reason) == ("degraded", "no flows_daily (flow logs) of aws")
+    assert (result.coverage[0].status, result.coverage[0].reason) == ("degraded", "no flow logs for aws")
     assert len(result.findings) == 1
 
 

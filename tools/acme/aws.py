@@ -105,7 +105,7 @@ def nat_arn(vpc: str) -> str:
 
 def nat_gigabytes(name: str, mean: float, start: datetime, step: timedelta) -> Iterator[tuple[datetime, Decimal]]:
     """What a gateway processed in each step: the bill and the metric are made from the same figures."""
-    rng = random.Random(f"{SEED}/nat/{name}")  # noqa: S311 - a seeded series, not a secret
+    rng = random.Random(f"{SEED}/nat/{name}")
     for when in steps(start, AS_OF, step):
         yield when, Decimal(str(round(mean * rng.uniform(0.7, 1.3), 6)))
 

@@ -75,7 +75,7 @@ def other_samples() -> Iterator[Row]:
             for when in steps(day, day + DAY, HOUR):
                 if when >= WATCHED_FROM:
                     yield sample(when, provider, resource_id, "nat.bytes", int(amount * size / 24))
-    rng = random.Random(f"{SEED}/cpu")  # noqa: S311 - a seeded series, not a secret
+    rng = random.Random(f"{SEED}/cpu")
     for when in steps(WATCHED_FROM, AS_OF, HOUR):
         yield sample(when, "aws", BY_NAME["encode-video"].id, "cpu.utilization", round(rng.uniform(0.01, 0.03), 3))
 

@@ -45,7 +45,7 @@ def until(end: datetime) -> Callable[[datetime, random.Random], float]:
 
 def gpu_series(gpu: Gpu) -> Iterator[tuple[int, list[tuple[datetime, float]]]]:
     for device in range(gpu.devices):
-        rng = random.Random(f"{SEED}/{gpu.resource_id}/{device}")  # noqa: S311 - a seeded series, not a secret
+        rng = random.Random(f"{SEED}/{gpu.resource_id}/{device}")
         yield device, [(when, round(gpu.load(when, rng), 3)) for when in steps(gpu.start, gpu.end, HOUR)]
 
 

@@ -148,7 +148,7 @@ def main() -> None:
     samples = arguments.machines * DEVICES * SAMPLES
     read_cpu = 0.0
     for step in STEPS:
-        printed = subprocess.run(  # noqa: S603  # this file, with the arguments it was given
+        printed = subprocess.run(  # this file, with the arguments it was given
             [sys.executable, __file__, *sys.argv[1:], "--step", step], check=True, stdout=subprocess.PIPE, text=True
         ).stdout
         figures = json.loads(printed)

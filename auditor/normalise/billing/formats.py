@@ -34,10 +34,10 @@ def _cur(names: Mapping[str, str], shape: Shape) -> tuple[str, str] | None:
         return None
     if shape.form not in ("csv", "parquet"):
         return None
-    legacy = any("/" in header for header in shape.columns) or not any(
-        name in names for name in ("resourcetags", "product", "billpayeraccountname")
-    )
-    return "aws", "legacy-cur" if legacy and "resourcetags" not in names else "cur2"
+    # Legacy CSV headers bear a slash; legacy Parquet has none, but lacks the maps of the newer report.
+    has_maps = any(name in names for name in ("resourcetags", "product", "billpayeraccountname"))
+    legacy = any("/" in header for header in shape.columns) or (shape.form == "parquet" and not has_maps)
+    return "aws", "legacy-cur" if legacy else "cur2"
 
 
 def _gcp(names: Mapping[str, str], shape: Shape) -> tuple[str, str] | None:
