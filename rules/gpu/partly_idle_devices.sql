@@ -39,7 +39,7 @@ min_coverage    = { default = 0.8, unit = "samples seen / samples expected", abo
 summary  = "Move the work to a smaller size of the family, or pack more of it onto the machine"
 commands = [
     "aws ec2 stop-instances --region {region_id} --instance-ids {resource_short_id}",
-    "aws ec2 modify-instance-attribute --region {region_id} --instance-id {resource_short_id} --instance-type Value={smaller_type}",
+    "aws ec2 modify-instance-attribute --region {region_id} --instance-id {resource_short_id} --instance-type Value={target_type}",
 ]
 risk     = "A stop loses instance store data; check memory, CPU and network of the smaller size first."
 effort   = "hours"
@@ -48,14 +48,14 @@ effort   = "hours"
 summary  = "Move the work to a smaller size of the family, or pack more of it onto the machine"
 commands = [
     "gcloud compute instances stop {resource_short_id} --project {sub_account_id} --zone {zone}",
-    "gcloud compute instances set-machine-type {resource_short_id} --project {sub_account_id} --zone {zone} --machine-type {smaller_type}",
+    "gcloud compute instances set-machine-type {resource_short_id} --project {sub_account_id} --zone {zone} --machine-type {target_type}",
 ]
 risk     = "A stop loses local SSD data; check memory, CPU and network of the smaller size first."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Move the work to a smaller size of the family, or pack more of it onto the machine"
-commands = ["az vm list-vm-resize-options --ids {resource_id} --output table", "az vm resize --ids {resource_id} --size {smaller_type}"]
+commands = ["az vm list-vm-resize-options --ids {resource_id} --output table", "az vm resize --ids {resource_id} --size {target_type}"]
 risk     = "A resize restarts the machine; check memory, CPU and network of the smaller size first."
 effort   = "hours"
 */
@@ -194,6 +194,7 @@ select
     machines.used_devices,
     machines.idle_devices,
     smaller.smaller_type,
+    coalesce(smaller.smaller_type, 'SMALLER_TYPE') as target_type,  -- for a person to fill in where no price names one
     round(machines.coverage, 4) as coverage,
     machines.job,
     machines.standby

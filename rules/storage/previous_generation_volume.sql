@@ -42,7 +42,7 @@ min_monthly_saving  = { default = 1, unit = "BillingCurrency per month of 730 ho
 
 [remedy.aws]
 summary  = "Change the volume's type to gp3 while it is in use, with the IOPS and throughput it has now"
-commands = ["aws ec2 modify-volume --region {region_id} --volume-id {resource_short_id} --volume-type gp3 --iops {matched_iops} --throughput {matched_mibps}"]
+commands = ["aws ec2 modify-volume --region {region_id} --volume-id {resource_short_id} --volume-type gp3 --iops {gp3_iops} --throughput {gp3_mibps}"]
 risk     = "Performance may waver while the change runs, and six hours pass before the next one."
 effort   = "minutes"
 
@@ -252,6 +252,8 @@ select
     size_gib,
     iops as matched_iops,
     mibps as matched_mibps,
+    ceil(greatest(coalesce(iops, 3000), 3000))::integer as gp3_iops,  -- less than the free 3,000 and 125 cannot be had
+    ceil(greatest(coalesce(mibps, 125), 125))::integer as gp3_mibps,
     standby
 from valued
 where effective_cost > 0 and saved_cost * 730 >= $min_monthly_saving * $window_hours
