@@ -9,7 +9,7 @@ import duckdb
 
 from auditor import bills
 from auditor.bills import AccountTotal, Bill
-from auditor.errors import SourceError
+from auditor.errors import LakeError, SourceError
 from auditor.lake import store
 from auditor.landing import SourceReport
 from auditor.normalise.billing import deliveries, manifests, reexports
@@ -17,7 +17,7 @@ from auditor.normalise.billing.deliveries import Delivery
 from auditor.normalise.billing.ingest import Ingested, delivery_id, ingest
 from auditor.normalise.recognise import Sorted
 from auditor.progress import Progress, step
-from auditor.records import DeliveryRecord
+from auditor.records import DeliveryRecord, LakeFileRecord
 from auditor.state import State
 from auditor.tagging import TagSettings
 
@@ -62,6 +62,12 @@ def take_bills(
                     )
                 except SourceError as error:
                     reports.append(_not_read(delivery, "failed", str(error)))
+                except LakeError:
+                    raise  # without a place to write to, no other delivery fares better
+                except Exception as error:
+                    log.exception("delivery failed source=%s", delivery.source)
+                    reason = f"cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'})"
+                    reports.append(_not_read(delivery, "failed", f"{delivery.names[0]}: {reason}; the rest was audited"))
             progress.advance(sum(file.file.size for file in together.files))
     records = {record.id: record for record in state.deliveries(status=None)}
     return reports + [_report(delivery, made, records) for delivery, made in taken]
@@ -90,7 +96,10 @@ def _take_delivery(place: _Place, delivery: Delivery, id_: str) -> list[Bill]:
     ingested = ingest(
         place.con, delivery, id_, place.spool, place.tags, lambda text: log.info("delivery read %s", text)
     )
-    taken = [_commit(place, ingested, bill, id_) for bill in _bills(ingested)]
+    prepared = [_prepare(place, ingested, bill, id_) for bill in _bills(ingested)]
+    # The periods of one delivery become live together: a run that dies in between leaves none of them.
+    place.state.commit_deliveries(place.run_id, [each.commit for each in prepared if each.commit is not None])
+    taken = [each.bill for each in prepared]
     place.con.execute(f"drop table {ingested.charges}")
     place.con.execute(f"drop table {ingested.hourly}")
     return taken
@@ -139,13 +148,21 @@ def _bills(ingested: Ingested) -> list[Bill]:
     return made
 
 
-def _commit(place: _Place, ingested: Ingested, bill: Bill, digest: str) -> Bill:
-    """Writes one bill's files and makes them live; a newer delivery of the same export that covers it stays instead."""
+@dataclass(frozen=True)
+class _Prepared:
+    """A bill whose files are written, and what makes them live; nothing where a newer delivery stays in its stead."""
+
+    bill: Bill
+    commit: tuple[DeliveryRecord, Sequence[LakeFileRecord], Sequence[str]] | None
+
+
+def _prepare(place: _Place, ingested: Ingested, bill: Bill, digest: str) -> _Prepared:
+    """Writes one bill's files; a newer delivery of the same export that covers it stays instead."""
     live = [bills.from_record(record) for record in place.state.deliveries() if record.identities]
     placement = bills.place(bill, [other for other in live if other.id != bill.id])
     if placement.outdated_by is not None:
         log.info("delivery is older than the live one source=%s period=%s", bill.source, bill.billing_period)
-        return bills.with_note(bill, bills.outdated_note(bill, placement.outdated_by))
+        return _Prepared(bills.with_note(bill, bills.outdated_note(bill, placement.outdated_by)), None)
     files = store.write_delivery(
         place.con,
         place.data_dir,
@@ -171,8 +188,7 @@ def _commit(place: _Place, ingested: Ingested, bill: Bill, digest: str) -> Bill:
         identities=bills.to_summary(bill),
         status="live",
     )
-    place.state.commit_delivery(place.run_id, record, files, [other.id for other in placement.supersedes])
-    return bill
+    return _Prepared(bill, (record, files, [other.id for other in placement.supersedes]))
 
 
 def _report(delivery: Delivery, made: Sequence[Bill], records: Mapping[str, DeliveryRecord]) -> SourceReport:

@@ -246,10 +246,18 @@ def _windows(
     audit = request.settings.audit
     as_of = request.as_of or audit.as_of
     lookback = timedelta(days=request.lookback_days or audit.lookback_days)
-    ends = con.execute("""
-        select provider, coalesce(max(day) filter (where ChargeCategory = 'Usage' and ChargeFrequency is distinct from 'Recurring'), max(day)) + 1
+    # A charge dated after tomorrow is a slip or a prepaid term, and no sign that the bill has come that far.
+    ends = con.execute(
+        """
+        select provider, coalesce(
+            max(day) filter (where day <= $tomorrow and ChargeCategory = 'Usage' and ChargeFrequency is distinct from 'Recurring'),
+            max(day) filter (where day <= $tomorrow),
+            min(day)
+        ) + 1
         from charges group by all order by all
-    """).fetchall()
+        """,
+        {"tomorrow": (now + timedelta(days=1)).date()},
+    ).fetchall()
     windows = {}
     for provider, end in ends:
         if as_of is not None:

@@ -78,6 +78,8 @@ def test_an_audit_without_a_data_directory_leaves_nothing_behind(tmp_path: Path)
         (("scan", "no-such-folder"), "no such file or folder"),
         (("scan",), "nothing to audit"),
         (("scan", ".", "--as-of", "yesterday"), "not a date"),
+        (("scan", ".", "--as-of", "0001-01-01"), "between 2000 and 2100"),
+        (("scan", ""), "an empty path"),
         (("scan", ".", "--rules", "gpu.nothing*"), "no rule has such an id"),
         (("scan", ".", "--set", "idle_days=3"), "RULE.PARAM=VALUE"),
         (("scan", ".", "--fail-on", "urgent"), "choose one of"),
@@ -144,3 +146,62 @@ def test_a_month_delivered_again_replaces_the_earlier_delivery(tmp_path: Path) -
     document = json.loads((tmp_path / "second" / "findings.json").read_text())
     assert [row["lake_billed_cost"] for row in document["reconciliation"]] == ["6.912000000001"]
     assert [row["difference"] for row in document["reconciliation"]] == ["0"]
+
+
+def two_months(folder: Path, cost: str) -> Path:
+    """A FOCUS export of two billing periods, a charge in each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    header = "ProviderName,BillingAccountId,BillingCurrency,BillingPeriodStart,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,BilledCost,EffectiveCost"
+    rows = [f"Acme,11,USD,2026-0{month}-01,2026-0{month}-01,2026-0{month}-02,Usage,{cost},{cost}" for month in (3, 4)]
+    path = folder / "focus.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_a_delivery_that_cannot_be_written_whole_leaves_nothing_and_comes_whole_the_next_time(tmp_path: Path) -> None:
+    two_months(tmp_path / "in", "10")
+    words = (
+        "scan",
+        str(tmp_path / "in"),
+        "--data-dir",
+        str(tmp_path / "data"),
+        "-f",
+        "json",
+        "-o",
+        str(tmp_path / "out"),
+    )
+    blocked = tmp_path / "data" / "lake" / "charges" / "provider=acme" / "billing_period=2026-04"
+    blocked.parent.mkdir(parents=True)
+    blocked.touch()  # a file where the second month's folder must be
+    assert run(*words).returncode == 4
+    blocked.unlink()
+    assert run(*words).returncode == 0
+    document = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert {row["billing_period"]: row["lake_billed_cost"] for row in document["reconciliation"]} == {
+        "2026-03": "10",
+        "2026-04": "10",
+    }
+
+
+def test_a_charge_of_the_far_future_does_not_move_the_window(tmp_path: Path) -> None:
+    path = two_months(tmp_path / "in", "10")
+    path.write_text(path.read_text() + "Acme,11,USD,2026-04-01,2090-04-01,2090-04-02,Usage,1,1\n")
+    run("scan", str(tmp_path / "in"), "-f", "json", "-o", str(tmp_path / "out"))
+    document = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert document["run"]["as_of"] < "2027"
+
+
+def test_a_rule_can_be_switched_off_in_the_configuration(tmp_path: Path) -> None:
+    one_bill(tmp_path / "in")
+    (tmp_path / "a.toml").write_text('[rules."gpu.idle_instance"]\nenabled = false\n')
+    words = ("scan", str(tmp_path / "in"), "-c", str(tmp_path / "a.toml"), "-f", "json", "-o", str(tmp_path / "out"))
+    assert run(*words).returncode == 0
+    rules = json.loads((tmp_path / "out" / "findings.json").read_text())["coverage"]["rules"]
+    assert "gpu.idle_instance" not in {rule["rule_id"] for rule in rules}
+
+
+def test_a_closed_pipe_does_not_look_like_a_finding(tmp_path: Path) -> None:
+    bill = one_bill(tmp_path / "in")
+    command = f"{sys.executable} -m auditor scan {bill} -o {tmp_path / 'out'} -f json; echo $? >&2"
+    done = subprocess.run(["sh", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stderr.strip().splitlines()[-1] == "0"

@@ -1,6 +1,7 @@
 """The commands. Heavy imports live inside them, so that --help answers at once."""
 
 import logging
+import os
 import signal
 import sys
 from datetime import UTC, date, datetime
@@ -164,11 +165,17 @@ def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool,
     with progress_for(Console(stderr=True), shown=show_progress) as progress:
         result = run_scan(request, progress, datetime.now(UTC))
         written = render(result.document, result.extras, formats, output)
-    if quiet:
-        for path in written:
-            typer.echo(str(path))
-    else:
-        terminal_summary(result.document, Console(), written)
+    try:
+        if quiet:
+            for path in written:
+                typer.echo(str(path))
+        else:
+            terminal_summary(result.document, Console(), written)
+        sys.stdout.flush()
+    except OSError as error:
+        # Whoever read the summary went away, or it has no room; the report files are written all the same.
+        logging.getLogger(__name__).info("summary not shown reason=%s", error.strerror)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return result.exit_status
 
 
@@ -176,6 +183,9 @@ def _date(text: str | None) -> date | None:
     if text is None:
         return None
     try:
-        return date.fromisoformat(text)
+        found = date.fromisoformat(text)
     except ValueError:
         raise SettingsError(f"--as-of {text}: not a date; write it as 2026-11-01") from None
+    if not 2000 <= found.year <= 2100:
+        raise SettingsError(f"--as-of {text}: no cloud bill reaches there; name a day between 2000 and 2100")
+    return found

@@ -30,6 +30,8 @@ def make_request(
         raise SettingsError(
             f"nothing to audit: name files or folders, or configure [[sources.files]] (looked in {looked})"
         )
+    if any(not path.strip() for path in paths):
+        raise SettingsError("an empty path was given (an unset variable?): name files or folders, `.` for this one")
     if fail_on is not None and fail_on not in SEVERITIES:
         raise SettingsError(f"--fail-on {fail_on}: choose one of {', '.join(SEVERITIES)}")
     for folder in rules_dirs:

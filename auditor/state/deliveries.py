@@ -33,22 +33,15 @@ class DeliveryBook(Book):
         `supersedes`, stop being so. The same digest again changes nothing: the id returned is then the earlier
         delivery's, and `files` stay unreferenced. A delivery whose status is not `live` supersedes nothing.
         """
+        return self.commit_deliveries(run_id, [(delivery, files, supersedes)])[0]
+
+    def commit_deliveries(
+        self, run_id: str, together: Sequence[tuple[DeliveryRecord, Sequence[LakeFileRecord], Sequence[str]]]
+    ) -> list[str]:
+        """Likewise for all that came as one, such as the billing periods of one export: all of it or none."""
         with self._database.write() as connection:
             number = run_number(connection, run_id)
-            same = _live_of(delivery.source, delivery.billing_period)
-            live = connection.execute(select(DELIVERIES.c.id, DELIVERIES.c.digest).where(same)).first()
-            if live is not None and live.digest == delivery.digest and delivery.status == "live":
-                return str(live.id)
-            old = [] if delivery.status != "live" else [*supersedes, *([live.id] if live is not None else [])]
-            old = [each for each in old if each != delivery.id]
-            connection.execute(update(DELIVERIES).where(DELIVERIES.c.id.in_(old)).values(status="superseded"))
-            _put(connection, _delivery_row(run_id, delivery))
-            connection.execute(update(DELIVERIES).where(DELIVERIES.c.id.in_(old)).values(superseded_by=delivery.id))
-            if delivery.status == "live":
-                gone = or_(_files_of(delivery.source, delivery.billing_period), LAKE_FILES.c.delivery_id.in_(old))
-                _retire(connection, number, gone)
-                _add(connection, number, files, delivery.id)
-            return delivery.id
+            return [_commit(connection, number, run_id, *each) for each in together]
 
     def replace_files(
         self, run_id: str, source: str, billing_period: str, files: Sequence[LakeFileRecord], tables: Collection[str]
@@ -116,6 +109,30 @@ class DeliveryBook(Book):
         with self._database.read() as connection:
             row = connection.execute(select(DELIVERIES).where(condition).limit(1)).first()
         return None if row is None else _delivery(row)
+
+
+def _commit(
+    connection: Connection,
+    number: int,
+    run_id: str,
+    delivery: DeliveryRecord,
+    files: Sequence[LakeFileRecord],
+    supersedes: Sequence[str],
+) -> str:
+    same = _live_of(delivery.source, delivery.billing_period)
+    live = connection.execute(select(DELIVERIES.c.id, DELIVERIES.c.digest).where(same)).first()
+    if live is not None and live.digest == delivery.digest and delivery.status == "live":
+        return str(live.id)
+    old = [] if delivery.status != "live" else [*supersedes, *([live.id] if live is not None else [])]
+    old = [each for each in old if each != delivery.id]
+    connection.execute(update(DELIVERIES).where(DELIVERIES.c.id.in_(old)).values(status="superseded"))
+    _put(connection, _delivery_row(run_id, delivery))
+    connection.execute(update(DELIVERIES).where(DELIVERIES.c.id.in_(old)).values(superseded_by=delivery.id))
+    if delivery.status == "live":
+        gone = or_(_files_of(delivery.source, delivery.billing_period), LAKE_FILES.c.delivery_id.in_(old))
+        _retire(connection, number, gone)
+        _add(connection, number, files, delivery.id)
+    return delivery.id
 
 
 def _live_of(source: str, billing_period: str) -> ColumnElement[bool]:
