@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from math import isfinite
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import duckdb
 
@@ -43,6 +45,9 @@ _CONTEXT_COLUMNS = ("AvailabilityZone", "ResourceName", "ResourceType", "Service
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _NIL = Decimal(0)
 _SMALLEST = Decimal("1e-12")  # the lake's own precision
+_TOO_MUCH = Decimal("1e18")  # the lake's money, decimal(30, 12), ends below it
+_PRECISION = 60  # digits: the largest amount of the lake, scaled from an hour to a month, stays exact
+_WORDS = ("provider", "BillingCurrency", "confidence", "reason")
 
 
 @dataclass(frozen=True)
@@ -92,24 +97,38 @@ def detect(
     values = checked_overrides(rules, overrides or {}, shared or {})
     stock = _Stock(con)
     findings: list[Finding] = []
+    rows: list[Mapping[str, Any]] = []
     coverage: list[RuleCoverage] = []
     for rule in rules:
         ready = stock.readiness(rule, windows)
         if ready.providers:
             try:
                 found = list(_run(con, rule, {name: windows[name] for name in ready.providers}, values[rule.id]))
-            except (duckdb.Error, RuleError) as error:
-                coverage.append(RuleCoverage(rule.id, "failed", str(error).strip().partition("\n")[0]))
+            except Exception as error:  # a rule may be anybody's: whatever it does wrong is its own failure
+                logger.debug("rule failed rule=%s", rule.id, exc_info=True)
+                coverage.append(RuleCoverage(rule.id, "failed", _failure(error)))
                 continue
-            findings.extend(found)
+            findings.extend(finding for finding, _ in found)
+            rows.extend(row for _, row in found)
             logger.debug("rule ran rule=%s findings=%d", rule.id, len(found))
         coverage.append(RuleCoverage(rule.id, ready.status, ready.reason))
-    settled = settle(_with_context(con, findings), rules)
+    by_id = {rule.id: rule for rule in rules}
+    known = [
+        _with_commands(by_id[finding.rule_id], finding, row)
+        for finding, row in zip(_with_context(con, findings), rows, strict=True)
+    ]
+    settled = settle(known, rules)
     for entry in coverage:
         if entry.status == "failed":
             logger.error("rule failed rule=%s error=%s", entry.rule_id, entry.reason)
     logger.info("rules ran rules=%d findings=%d", len(rules), len(settled))
     return DetectResult(tuple(settled), tuple(coverage))
+
+
+def _failure(error: Exception) -> str:
+    """The first line of what went wrong; an error that nobody wrote a sentence for says its kind."""
+    said = str(error).strip().partition("\n")[0]
+    return said if said and isinstance(error, duckdb.Error | RuleError) else f"{type(error).__name__}: {said}"
 
 
 @dataclass(frozen=True)
@@ -186,7 +205,7 @@ def _gaps(lacks: Mapping[str, Sequence[str]]) -> str:
 
 def _run(
     con: duckdb.DuckDBPyConnection, rule: Rule, windows: Mapping[str, Window], values: Mapping[str, ParameterValue]
-) -> Iterable[Finding]:
+) -> Iterable[tuple[Finding, Mapping[str, Any]]]:
     by_window: dict[Window, list[str]] = defaultdict(list)
     for provider, window in windows.items():
         by_window[_shortened(window, rule.lookback_days)].append(provider)
@@ -194,7 +213,7 @@ def _run(
     for window in sorted(by_window, key=lambda each: (each.start, each.end)):
         for row in run_query(con, rule, window, values):
             if row["provider"] in by_window[window]:
-                yield _unique(finding_of(rule, row, window), seen, rule)
+                yield _unique(finding_of(rule, row, window), seen, rule), row
 
 
 def run_query(
@@ -202,7 +221,8 @@ def run_query(
 ) -> list[dict[str, Any]]:
     """Rows of the rule's query over one window, checked against what a rule must return.
 
-    Raises RuleError for missing columns and values, duckdb.Error where the query itself breaks.
+    Ids come back as text, whatever the rule made of them. Raises RuleError for missing columns and for values that no
+    finding can hold, duckdb.Error where the query itself breaks.
     """
     # DuckDB's TIMESTAMP is without zone; the views hold UTC, so the bound times are UTC without saying so.
     engine = {"window_start": _naive(window.start), "window_end": _naive(window.end), "window_hours": window.hours}
@@ -212,10 +232,23 @@ def run_query(
     missing = [name for name in RULE_RESULT if name not in columns]
     if missing:
         raise RuleError(f"{rule.id}: the query does not return {', '.join(missing)}")
-    rows = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    rows = [_in_text(rule, dict(zip(columns, row, strict=True))) for row in cursor.fetchall()]
     for row in rows:
         _check(rule, row)
     return rows
+
+
+def _in_text(rule: Rule, row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its ids and names as text: an account number that was read as a number is the same account."""
+    for name in (*RULE_RESULT, *RULE_RESULT_OPTIONAL):
+        if name in (*_MONEY_COLUMNS, *_WORDS, "window_start", "window_end", "Tags"):
+            continue
+        value = row.get(name)
+        if isinstance(value, int | Decimal | UUID) and not isinstance(value, bool):
+            row[name] = format(value, "f") if isinstance(value, Decimal) else str(value)
+        elif not isinstance(value, str | None):
+            raise RuleError(f"{rule.id}: {name} is {type(value).__name__}, wanted text")
+    return row
 
 
 def _check(rule: Rule, row: Mapping[str, Any]) -> None:
@@ -223,8 +256,18 @@ def _check(rule: Rule, row: Mapping[str, Any]) -> None:
         if row[name] is None:
             raise RuleError(f"{rule.id}: a row for {row['ResourceId']} has no {name}")
     for name in _MONEY_COLUMNS:
-        if not isinstance(row[name], Decimal | int):
+        if not isinstance(row[name], Decimal | int) or isinstance(row[name], bool):
             raise RuleError(f"{rule.id}: {name} is {type(row[name]).__name__}, and money has to stay decimal")
+        if abs(row[name]) >= _TOO_MUCH:
+            raise RuleError(f"{rule.id}: {name} of {row['ResourceId']} is {row[name]}, more than money can be")
+    for name in _WORDS:
+        if not isinstance(row[name], str | None):
+            raise RuleError(f"{rule.id}: {name} is {type(row[name]).__name__}, wanted text")
+    for name in ("window_start", "window_end"):
+        if not isinstance(row.get(name), date | None):
+            raise RuleError(f"{rule.id}: {name} is {type(row[name]).__name__}, wanted a timestamp")
+    if not isinstance(row.get("standby"), bool | None):
+        raise RuleError(f"{rule.id}: standby is {type(row['standby']).__name__}, wanted a boolean")
     if row["confidence"] not in CONFIDENCES:
         raise RuleError(f"{rule.id}: confidence is {row['confidence']!r}, wanted one of {', '.join(CONFIDENCES)}")
 
@@ -250,7 +293,9 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
     reason = row["reason"] or rule.title
 
     def a_month(amount: Decimal) -> Decimal:
-        return (amount * HOURS_A_MONTH / own.hours).quantize(_SMALLEST)
+        with localcontext() as context:
+            context.prec = _PRECISION
+            return (amount * HOURS_A_MONTH / own.hours).quantize(_SMALLEST)
 
     return Finding(
         rule_id=rule.id,
@@ -320,7 +365,7 @@ def _unique(finding: Finding, seen: set[str], rule: Rule) -> Finding:
 def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
     known = (*RULE_RESULT, *RULE_RESULT_OPTIONAL)
     return {
-        name: _money_or_plain(name, value) for name, value in row.items() if name not in known and value is not None
+        name: _money_or_plain(name, value) for name, value in row.items() if name not in known and not _lacks(value)
     }
 
 
@@ -343,7 +388,12 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+    return value if value is None or (isinstance(value, str | int | float) and not _lacks(value)) else str(value)
+
+
+def _lacks(value: Any) -> bool:
+    """A ratio of nothing to nothing is a missing figure, and JSON has no word for it."""
+    return value is None or (isinstance(value, float) and not isfinite(value))
 
 
 # Whose documentation a reference is, by its host.
@@ -371,14 +421,18 @@ def _remedy(rule: Rule, row: Mapping[str, Any]) -> Remedy:
 def filled(text: RemedyText, row: Mapping[str, Any]) -> Remedy:
     """The remedy with the row's values in the place of `{placeholders}`, quoted for a POSIX shell.
 
-    A column is named in snake_case (`{region_id}` is RegionId); `{resource_short_id}` is the last part of an ARN or
-    path. What the row does not know stays `<name>`, for a person to fill in.
+    A column is named in snake_case (`{region_id}` is RegionId); `{resource_last_part}` is the last part of an ARN or
+    path, and so is `{resource_short_id}`, but that gcloud wants a name where Google's bill has a number. What the row
+    does not know stays `<name>`, for a person to fill in.
     """
     values = {
         _snake(name): value for name, value in row.items() if isinstance(value, str | int | Decimal) and value != ""
     }
     if row.get("ResourceId"):
-        values.setdefault("resource_short_id", re.split(r"[/:]", row["ResourceId"])[-1])
+        last = _last_part(row["ResourceId"])
+        named = row["provider"] == "gcp" and last.isdecimal() and row.get("ResourceName")
+        values.setdefault("resource_last_part", last)
+        values.setdefault("resource_short_id", _last_part(row["ResourceName"]) if named else last)
 
     def value_of(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -392,10 +446,31 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _tags(text: str | None) -> dict[str, str]:
-    if not text:
+def _last_part(path: str) -> str:
+    return re.split(r"[/:]", path)[-1]
+
+
+def _with_commands(rule: Rule, finding: Finding, row: Mapping[str, Any]) -> Finding:
+    """The finding with its commands filled from all that is known of its resource, not from the rule's row alone."""
+    learnt = {
+        "AvailabilityZone": finding.availability_zone,
+        "ResourceName": finding.resource_name,
+        "ResourceType": finding.resource_type,
+        "ServiceName": finding.service_name,
+    }
+    return replace(finding, remedy=_remedy(rule, {**row, **{name: value for name, value in learnt.items() if value}}))
+
+
+def _tags(value: object) -> dict[str, str]:
+    """Tags from JSON text or a map; what is neither is no tags, for a bill may bear anything in that column."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):  # a text of nothing but brackets goes too deep
+            return {}
+    if not isinstance(value, Mapping):
         return {}
-    return {str(key): "" if value is None else str(value) for key, value in json.loads(text).items()}
+    return {str(key): "" if item is None else str(item) for key, item in value.items()}
 
 
 def _with_context(con: duckdb.DuckDBPyConnection, findings: Sequence[Finding]) -> list[Finding]:

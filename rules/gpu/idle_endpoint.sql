@@ -40,7 +40,7 @@ effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Undeploy the model from the endpoint"
-commands = ["gcloud ai endpoints describe {resource_short_id} --project {sub_account_id} --region {region_id}"]
+commands = ["gcloud ai endpoints describe {resource_last_part} --project {sub_account_id} --region {region_id}"]
 risk     = "Callers get errors; the model stays and can be deployed again."
 effort   = "minutes"
 

@@ -43,7 +43,7 @@ effort   = "hours"
 
 [remedy.gcp]
 summary  = "Copy the data set once into a bucket of the training region (or a dual-region that holds both), or start the training where the data are"
-commands = ["gcloud storage rsync --recursive gs://{resource_short_id} gs://$BUCKET_IN_THE_TRAINING_REGION"]
+commands = ["gcloud storage rsync --recursive gs://{resource_last_part} gs://$BUCKET_IN_THE_TRAINING_REGION"]
 risk     = "Two copies have to be kept equal; the copy is billed for storage and, once, for the transfer."
 effort   = "hours"
 

@@ -37,7 +37,7 @@ effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Delete the forwarding rule, after checking that no DNS name points at its address"
-commands = ["gcloud compute forwarding-rules list --project {sub_account_id} --filter=\"id={resource_short_id}\""]
+commands = ["gcloud compute forwarding-rules list --project {sub_account_id} --filter=\"name={resource_short_id} OR id={resource_last_part}\""]
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
 

@@ -253,3 +253,87 @@ def test_a_rule_of_other_clouds_says_that_it_has_nothing_to_look_at(
 ) -> None:
     entry = detect(con, rules_of(tmp_path), {"azure": MARCH}).coverage[0]
     assert (entry.status, entry.reason) == ("skipped", "covers aws, gcp, of which there is no billing data")
+
+
+def edited(folder: Path, before: str, after: str, stem: str = "costs") -> list[Rule]:
+    rules_of(folder, stem=stem)
+    path = folder / "gpu" / f"{stem}.sql"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    return load_rules([folder])
+
+
+@pytest.mark.parametrize("tags", ["[1,2]", '"x"', '{"a":', "7", "null", "[" * 100_000])
+def test_tags_that_are_no_json_object_are_no_tags(con: duckdb.DuckDBPyConnection, tmp_path: Path, tags: str) -> None:
+    charge(con, Tags=tags)
+    (from_bill,) = detect(con, rules_of(tmp_path), {"aws": MARCH}).findings
+    own = edited(tmp_path, "as confidence", "as confidence, max(Tags) as Tags")
+    (from_rule,) = detect(con, own, {"aws": MARCH}).findings
+    assert (from_bill.tags, from_rule.tags) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("'it costs' as reason", "7 as reason", "reason is int, wanted text"),
+        ("as confidence", "as confidence, '2026-03-01' as window_start", "window_start is str, wanted a timestamp"),
+        ("as confidence", "as confidence, ['a'] as ResourceName", "ResourceName is list, wanted text"),
+        ("as effective_cost", "* 1000000000000000000::hugeint as effective_cost", "more than money can be"),
+        ("as effective_cost", "* 1e30::decimal(38, 0) as effective_cost", "verflow"),
+        ("bool_or(standby) as standby", "'false' as standby", "standby is str, wanted a boolean"),
+        ("as confidence", "as confidence, 'infinity'::timestamp as window_start", "the window of"),
+    ],
+)
+def test_a_row_that_no_finding_can_hold_is_its_rules_failure(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    charge(con)
+    edited(tmp_path, before, after, stem="broken")
+    result = detect(con, rules_of(tmp_path), {"aws": MARCH})
+    assert [entry.status for entry in result.coverage] == ["failed", "ran"]
+    assert message in (result.coverage[0].reason or "")
+    assert [found.rule_id for found in result.findings] == ["gpu.costs"]
+
+
+def test_ids_that_are_numbers_become_text(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    charge(con)
+    rules = edited(
+        tmp_path, "max(SubAccountId) as SubAccountId", "max(SubAccountId)::bigint as SubAccountId, 12 as subject"
+    )
+    (found,) = detect(con, rules, {"aws": MARCH}).findings
+    assert (found.sub_account_id, found.subject) == ("111122223333", "12")
+
+
+def test_the_largest_cost_of_the_lake_is_scaled_to_a_month(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    charge(con, EffectiveCost=Decimal("720000000000000000"))
+    (found,) = detect(con, rules_of(tmp_path), {"aws": MARCH}).findings
+    assert found.monthly_cost == Decimal("730000000000000000")
+
+
+def test_a_figure_that_is_not_a_number_is_left_out_of_the_evidence(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    charge(con)
+    rules = edited(tmp_path, "1.50 as rate", "'nan'::double as rate, 'inf'::double as unit_price")
+    (found,) = detect(con, rules, {"aws": MARCH}).findings
+    assert "rate" not in found.evidence and "unit_price" not in found.evidence
+
+
+def test_gcloud_gets_the_name_of_a_machine_that_the_bill_knows_by_number(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    number = "//compute.googleapis.com/projects/acme-ml/zones/us-central1-a/instances/4711"
+    rules = edited(
+        tmp_path,
+        "commands = []",
+        'commands = ["stop {resource_short_id} --zone {availability_zone} --id {resource_last_part}"]',
+    )
+    charge(con, provider="gcp", ResourceId=number, ResourceName="trainer one", AvailabilityZone="us-central1-a")
+    charge(con, ResourceId="arn:aws:ec2:us-east-1:111122223333:instance/4711", ResourceName="trainer")
+    aws, gcp = sorted(detect(con, rules, {"aws": MARCH, "gcp": MARCH}).findings, key=lambda found: found.provider)
+    assert gcp.remedy.commands == ("stop 'trainer one' --zone us-central1-a --id 4711",)
+    assert aws.remedy.commands[0].startswith("stop 4711 ")
+    con.execute("update charges set ResourceName = null")
+    (unnamed,) = detect(con, rules, {"gcp": MARCH}).findings
+    assert unnamed.remedy.commands[0].startswith("stop 4711 ")
