@@ -1,5 +1,6 @@
 """The commands. Heavy imports live inside them, so that --help answers at once."""
 
+import errno
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ from rich.console import Console
 from auditor.cli import findings, rules, runs, serve, sql
 from auditor.cli.logs import start_logging
 from auditor.cli.place import ConfigOption, DataDirOption
-from auditor.errors import AuditorError, SettingsError
+from auditor.errors import AuditorError, RuleError, SettingsError
 
 app = typer.Typer(
     name="auditor",
@@ -48,7 +49,7 @@ def main() -> None:
     """Entry point of the console script: no traceback reaches a user."""
     try:
         app()
-    except SettingsError as error:
+    except (RuleError, SettingsError) as error:
         _complain(str(error))
         sys.exit(USAGE)
     except AuditorError as error:
@@ -156,6 +157,13 @@ def demo(
     sys.exit(status)
 
 
+class _Patient(Console):
+    """A console whose reader may go away: that ends the showing, not the program with a status that means a finding."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the reader went away")
+
+
 def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool, show_progress: bool) -> int:
     from auditor.cli.progress import progress_for
     from auditor.render import render, terminal_summary
@@ -170,7 +178,7 @@ def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool,
             for path in written:
                 typer.echo(str(path))
         else:
-            terminal_summary(result.document, Console(), written)
+            terminal_summary(result.document, _Patient(), written)
         sys.stdout.flush()
     except OSError as error:
         # Whoever read the summary went away, or it has no room; the report files are written all the same.
