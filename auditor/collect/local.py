@@ -1,10 +1,11 @@
 """Turns the paths a user names into landing files: folders walked, archives unpacked into a spool."""
 
 import logging
+import os
+import re
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -20,6 +21,9 @@ _REMOTE = ("s3://", "gs://", "az://")
 _MAX_EXPANSION = 1000
 _MAX_DEPTH = 5
 _SMALL = 64 * 1024 * 1024
+# DuckDB takes a path for a pattern where it holds one of these, for the home folder where it begins with `~`.
+_PATTERN = re.compile(r"[*?\[\]{}]|^~")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[tuple[str, str]]]:
@@ -39,16 +43,8 @@ def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[t
             seen.add(resolved)
             try:
                 files.extend(_open(path, name, spool))
-            except (
-                OSError,
-                SourceError,
-                zipfile.BadZipFile,
-                tarfile.TarError,
-                EOFError,
-                RuntimeError,
-                zlib.error,
-            ) as error:
-                failed.append((name, f"cannot be opened: {error}"))
+            except Exception as error:  # each packer's library fails in its own way, and one file ends no scan
+                failed.append((_printable(name), f"cannot be opened: {_printable(str(error))}"))
     return files, failed
 
 
@@ -73,8 +69,7 @@ def _walk(text: str) -> Iterator[tuple[Path, str]]:
 
 
 def _os_walk(path: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    import os  # Path.walk came with Python 3.12
-
+    # Path.walk came with Python 3.12
     for folder, folders, names in os.walk(path, onerror=_refuse):
         yield Path(folder), folders, names
 
@@ -91,7 +86,33 @@ def _open(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
     elif _is_tar(path, head):
         yield from _untar(path, name, spool)
     else:
-        yield LandingFile(path, name, path.stat().st_size)
+        yield LandingFile(_plain(path, spool), _printable(name), path.stat().st_size)
+
+
+def _printable(text: str) -> str:
+    """The text with bytes that are no UTF-8 written out, as reports and the state can hold it."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+def _plain(path: Path, spool: Path) -> Path:
+    """A path that DuckDB takes literally: the file's own, or that of a link (at worst a copy) in the spool."""
+    if not _PATTERN.search(str(path)) and _printable(str(path)) == str(path):
+        return path
+    target = _fresh(path.name, spool)
+    for put in (os.link, os.symlink, shutil.copyfile):
+        try:
+            put(path.resolve(), target)
+        except OSError as error:  # another disk, a file of another owner, a file system without links
+            log.debug("file cannot be linked path=%s reason=%s", target, error)
+        else:
+            return target
+    raise SourceError(f"{_printable(path.name)}: its name holds *, ?, [ or the like and no copy of it can be made")
+
+
+def _fresh(name: str, spool: Path) -> Path:
+    """A new path in the spool; only the suffixes are of the name, and only their plain characters."""
+    suffixes = _NOT_PLAIN.sub("", "".join(PurePosixPath(name).suffixes[-2:])[-20:])
+    return spool / f"{sum(1 for _ in spool.iterdir()):06d}{suffixes}"
 
 
 def _is_tar(path: Path, head: bytes) -> bool:
@@ -104,13 +125,20 @@ def _unzip(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
         if any(member.filename == "[Content_Types].xml" for member in members):
-            yield LandingFile(path, name, path.stat().st_size)  # an office document, not a bundle
+            yield LandingFile(_plain(path, spool), _printable(name), path.stat().st_size)  # an office document
             return
         _check_expansion(name, path.stat().st_size, sum(member.file_size for member in members), spool)
+        broken: list[str] = []
         for member in members:
-            if not _is_junk(member.filename):
+            if _is_junk(member.filename):
+                continue
+            try:
                 with archive.open(member) as stream:
                     yield from _spool(stream, name, member.filename, spool)
+            except Exception as error:  # zlib, bz2, lzma and zipfile each have their own; the other members are sound
+                broken.append(f"{member.filename}: {error or type(error).__name__}")
+        if broken:
+            raise SourceError(f"{len(broken)} of {len(members)} members cannot be read, first {broken[0]}")
 
 
 def _untar(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
@@ -143,13 +171,10 @@ def _check_expansion(name: str, packed: int, unpacked: int, spool: Path) -> None
 
 def _spool(stream: IO[bytes], archive: str, member: str, spool: Path) -> Iterator[LandingFile]:
     # The member's own name never becomes a path: `../../etc/passwd` is only text here.
-    target = (
-        spool
-        / f"{sum(1 for _ in spool.iterdir()):06d}{''.join(PurePosixPath(member).suffixes[-2:])[-20:].replace('/', '')}"
-    )
+    target = _fresh(member, spool)
     with target.open("wb") as out:
         shutil.copyfileobj(stream, out)
-    name = f"{archive}!{PurePosixPath(member)}"
+    name = _printable(f"{archive}!{PurePosixPath(member)}")
     if target.suffix == ".zip":
         if name.count("!") > _MAX_DEPTH:
             raise SourceError(

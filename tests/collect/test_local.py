@@ -1,6 +1,7 @@
 """Folders and archives as people send them: walked in a stable order, unpacked into a spool, never trusted."""
 
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -108,3 +109,54 @@ def test_a_damaged_or_locked_archive_is_named(inbox: Path, spool: Path) -> None:
 def test_an_office_document_is_one_file(inbox: Path, spool: Path) -> None:
     pack(inbox / "sheet.xlsx", {"[Content_Types].xml": b"<x/>", "xl/workbook.xml": b"<x/>"})
     assert names([str(inbox)], spool) == ["sheet.xlsx"]
+
+
+@pytest.mark.parametrize("name", ["bill[1].csv", "x*.csv", "q[1]/a?.csv", "{a}.csv"])
+def test_a_name_that_reads_as_a_pattern_is_handed_on_under_a_plain_path(inbox: Path, spool: Path, name: str) -> None:
+    (inbox / name).parent.mkdir(exist_ok=True)
+    (inbox / name).write_text("the file itself")
+    files, _ = gather([str(inbox)], spool)
+    assert [file.name for file in files] == [name]
+    assert not set("*?[]{}") & set(str(files[0].path))
+    assert files[0].path.suffix == ".csv"
+    assert files[0].path.read_text() == "the file itself"
+
+
+def test_a_member_whose_suffix_is_a_pattern_gets_a_plain_path(inbox: Path, spool: Path) -> None:
+    pack(inbox / "a.zip", {"x.c*[v]": b"x"})
+    files, _ = gather([str(inbox)], spool)
+    assert (files[0].name, files[0].path.suffix) == ("a.zip!x.c*[v]", ".cv")
+
+
+def test_a_name_that_is_no_utf8_is_shown_printable_and_read(inbox: Path, spool: Path) -> None:
+    Path(os.fsdecode(os.fsencode(inbox) + b"/k\xf6ln.csv")).write_text("x")
+    files, failed = gather([str(inbox)], spool)
+    assert not failed
+    assert [file.name for file in files] == ["k\\xf6ln.csv"]
+    str(files[0].path).encode()
+    assert files[0].path.read_text() == "x"
+
+
+def test_a_damaged_lzma_member_is_named_and_the_other_members_are_read(inbox: Path, spool: Path) -> None:
+    with zipfile.ZipFile(inbox / "a.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("bad.csv", os.urandom(4000).hex())
+        archive.writestr("good.csv", "x")
+    content = bytearray((inbox / "a.zip").read_bytes())
+    content[60:300] = b"\xff" * 240
+    (inbox / "a.zip").write_bytes(content)
+    files, failed = gather([str(inbox)], spool)
+    assert [file.name for file in files] == ["a.zip!good.csv"]
+    assert [name for name, _ in failed] == ["a.zip"]
+    assert "bad.csv" in failed[0][1]
+
+
+def test_a_damaged_tar_xz_fails_alone(inbox: Path, spool: Path) -> None:
+    (inbox / "member.txt").write_text(os.urandom(200_000).hex())
+    with tarfile.open(inbox / "a.tar.xz", "w:xz") as archive:
+        archive.add(inbox / "member.txt", "member.txt")
+    content = bytearray((inbox / "a.tar.xz").read_bytes())
+    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
+    (inbox / "a.tar.xz").write_bytes(content)
+    files, failed = gather([str(inbox)], spool)
+    assert [file.name for file in files] == ["member.txt"]
+    assert [name for name, _ in failed] == ["a.tar.xz"]
