@@ -4,24 +4,31 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
 import duckdb
+import zstandard
 
 from auditor.landing import LandingFile, Shape
 
+EMPTY = "the file is empty"
 _LOOK = 64 * 1024
 _WHOLE = 8 * 1024 * 1024  # a JSON document up to this size is parsed whole, so that its kind is certain
 _DELIMITERS = ",;\t|"
+# TOML and log lines begin with a bracket too; what we read as JSON is objects, alone or in lists.
+_JSON = re.compile(r'[\[\s]*\{\s*(["}]|$)|\[[\[\s]*$')
+# A full disk or a lost power leaves NULs in a text; the other control characters are binary data's own.
+_CONTROLS = bytes({*range(32)} - {*b"\x00\t\n\x0b\f\r\x1a\x1b"})
 _MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
 
 
 def look(file: LandingFile) -> Shape:
     """The form, compression and header of one file; `problem` is set where it cannot be read."""
     if file.size == 0:
-        return Shape("empty", problem="the file is empty")
+        return Shape("empty", problem=EMPTY)
     try:
         with file.path.open("rb") as stream:
             magic = stream.read(4)
@@ -32,7 +39,10 @@ def look(file: LandingFile) -> Shape:
             head, problem = _read_head(stream, _LOOK)
     except OSError as error:
         return Shape("binary", problem=f"cannot be read: {error}")
-    return _look_at_text(file, head, compression, problem)
+    try:
+        return _look_at_text(file, head, compression, problem)
+    except RecursionError:
+        return Shape("json", compression, problem="the JSON is nested too deeply to be an export")
 
 
 def open_decoded(path: Path, compression: str) -> IO[bytes]:
@@ -40,8 +50,6 @@ def open_decoded(path: Path, compression: str) -> IO[bytes]:
     if compression == "gzip":
         return cast(IO[bytes], gzip.open(path, "rb"))
     if compression == "zstd":
-        import zstandard
-
         return cast(IO[bytes], zstandard.open(path, "rb"))
     return path.open("rb")
 
@@ -60,7 +68,7 @@ def _read_head(stream: IO[bytes], size: int) -> tuple[bytes, str | None]:
         while got < size and (part := stream.read(min(8192, size - got))):
             parts.append(part)
             got += len(part)
-    except (EOFError, OSError, zlib.error, ValueError) as error:
+    except (EOFError, OSError, zlib.error, zstandard.ZstdError, ValueError) as error:
         return b"".join(parts), f"the compressed data is damaged or cut off ({error})"
     return b"".join(parts), None
 
@@ -89,11 +97,11 @@ def _look_at_text(file: LandingFile, head: bytes, compression: str, problem: str
     encoding = _encoding(head)
     if encoding is None:
         return Shape("binary", compression, problem=problem)
-    text = head.decode(encoding, errors="replace").lstrip("\ufeff")
+    text = head.decode(encoding, errors="replace").lstrip("\ufeff").replace("\x00", "")
     stripped = text.lstrip()
     if not stripped:
-        return Shape("empty", compression, problem=problem or "the file is empty")
-    if stripped[0] in "{[":
+        return Shape("empty", compression, problem=problem or EMPTY)
+    if _JSON.match(stripped):
         return _look_at_json(file, stripped, compression, encoding, whole=len(head) < _LOOK, problem=problem)
     return _look_at_csv(text, compression, encoding, problem)
 
@@ -102,7 +110,10 @@ def _encoding(head: bytes) -> str | None:
     """Encoding by byte-order mark, else UTF-8 if it decodes, else Windows-1252; None for binary data."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    if b"\x00" in head:
+    nuls = head.count(b"\x00")
+    if nuls and nuls > 0.4 * len(head) and head[1:200:2].strip(b"\x00") == b"":
+        return "utf-16-le"  # without its mark
+    if nuls and (nuls > 0.5 * len(head) or head.translate(None, _CONTROLS) != head):
         return None
     try:
         head[: len(head) - 3].decode("utf-8")  # the look may end inside a character

@@ -1,18 +1,27 @@
 """Recognises landing files by their content, and counts each content once."""
 
-import gzip
 import hashlib
+import logging
+import re
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import zstandard
+
 from auditor.landing import LandingFile, Recognised, Shape
 from auditor.normalise import flows, inventory, prices, telemetry
 from auditor.normalise.billing import formats, manifests
-from auditor.normalise.look import look, open_decoded
+from auditor.normalise.look import EMPTY, look, open_decoded
+
+log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 20
+_DATA_NAME = re.compile(
+    r"\.(csv|tsv|json|jsonl|ndjson|parquet|avro|xlsx?|log|gz|zip|tgz|tar|zst|zstd|bz2|xz|snappy)$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -41,10 +50,15 @@ def sort_files(files: Iterable[LandingFile]) -> Sorted:
     digests: dict[str, str] = {}
     by_length: dict[int, list[Recognised]] = {}
     for file in files:
-        shape = look(file)
-        found = recognise(file, shape)
+        try:
+            shape = look(file)
+            found = recognise(file, shape)
+        except Exception as error:  # whatever a file holds, it ends no scan
+            log.warning("file cannot be looked at name=%s", file.name, exc_info=error)
+            unread.append(Unread(file, "failed", f"cannot be read: {type(error).__name__}: {error}"))
+            continue
         if found is None:
-            unread.append(Unread(file, *_why_not(shape)))
+            unread.append(Unread(file, *_why_not(file, shape)))
             continue
         recognised.append(found)
         by_length.setdefault(_decoded_length(file, shape), []).append(found)
@@ -84,11 +98,18 @@ def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
     return None
 
 
-def _why_not(shape: Shape) -> tuple[str, str]:
-    if shape.form == "empty":
-        return "failed", "the file is empty: the export wrote nothing, or the download stopped; fetch it again"
+def _why_not(file: LandingFile, shape: Shape) -> tuple[str, str]:
+    if shape.form == "empty" and shape.problem == EMPTY:
+        return (
+            ("failed", "the file is empty: the export wrote nothing, or the download stopped; fetch it again")
+            if _DATA_NAME.search(file.name)
+            else ("skipped", "the file is empty, and its name is not that of a data file")
+        )
     if shape.problem:
         return "failed", shape.problem
+    missing = formats.missing_from_focus(shape)
+    if missing:
+        return "failed", f"these are FOCUS columns, but {missing}; export the file again with it"
     if shape.form == "csv":
         header = ", ".join(shape.columns[:8])
         return (
@@ -115,7 +136,7 @@ def _digest(file: Recognised) -> str:
         with open_decoded(file.file.path, file.shape.compression) as stream:
             while block := stream.read(_BLOCK):
                 digest.update(block)
-    except (EOFError, OSError, gzip.BadGzipFile) as error:
+    except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
         # A damaged file equals nothing; its readers say what is wrong with it.
         digest.update(f"{file.file.name} {error}".encode())
     return digest.hexdigest()

@@ -11,11 +11,15 @@ JSON_COLUMNS = {name: "VARCHAR" for name in CHARGE_COLUMNS if name[0].isupper() 
 
 
 def recognises(names: Mapping[str, str]) -> bool:
-    return (
-        "billedcost" in names
-        and any(name in names for name in ("chargeperiodstart", "billingperiodstart"))
-        and "chargecategory" in names
-    )
+    return missing(names) is None
+
+
+def missing(names: Mapping[str, str]) -> str | None:
+    """Which of the columns that make a FOCUS bill are not there, as the end of a sentence; None where all are."""
+    lacking = [column for column in ("BilledCost", "ChargeCategory") if column.lower() not in names]
+    if not any(name in names for name in ("chargeperiodstart", "billingperiodstart")):
+        lacking.append("ChargePeriodStart")
+    return f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing" if lacking else None
 
 
 def version(names: Mapping[str, str]) -> str:
