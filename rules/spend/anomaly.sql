@@ -8,8 +8,8 @@ clouds   = ["aws", "gcp", "azure"]
 
 why = """
 A loop that calls an interface, a log level left on debug, a fleet that nobody stopped: what goes wrong shows on the bill on
-the same day and goes on until somebody looks. Usual cost is taken from the same weekdays before, by medians, so that
-weekends, single peaks and slow growth do not count."""
+the same day and goes on until somebody looks. Usual cost is taken from the same weekdays of the last weeks, by medians, so that
+weekends, single peaks and slow growth do not count. A rise that has lasted a week is the new usual cost."""
 
 savings  = "none: the excess over the usual day is evidence"
 blind_to = "services with less than two weeks of history, which only their account's total shows; falls in cost; slow growth; days that the bill does not have yet"
@@ -27,7 +27,10 @@ charges = [
 ]
 
 [parameters]
-history_days  = { default = 56, unit = "days before the day looked at", about = "eight of every weekday" }
+history_days  = { default = 56, unit = "days before the day looked at", about = "how far back peaks and what comes every month are looked for" }
+baseline_days = { default = 28, unit = "days before the day looked at", about = "four of every weekday tell what is usual" }
+lasting_days  = { default = 7, unit = "days with a bill", about = "after so many days on a higher level that level is the usual one" }
+lasting_ratio = { default = 1.5, unit = "cost / median of the baseline before", about = "so far every one of those days has to stand above what was usual" }
 min_history   = { default = 14, unit = "days with a bill", about = "two of every weekday; with fewer nothing is usual" }
 min_excess    = { default = 50, unit = "BillingCurrency a day", about = "less is not worth a look" }
 min_ratio     = { default = 2, unit = "cost / usual cost", about = "so far a day has to stand above the median of its weekday" }
@@ -146,7 +149,10 @@ grid as (
         series.service,
         series.sku,
         account_days.day,
-        coalesce(daily.effective_cost, 0) as effective_cost
+        coalesce(daily.effective_cost, 0) as effective_cost,
+        row_number() over (
+            partition by series.provider, series.SubAccountId, series.BillingCurrency, series.rank, series.service, series.sku order by account_days.day
+        ) as day_number
     from series
     join account_days
         on
@@ -175,12 +181,20 @@ judged as (
         this.sku,
         this.day,
         this.effective_cost,
-        count(*) as history,
-        median(past.effective_cost) as usual,
-        mad(past.effective_cost) as deviation,
+        count(*) filter (where past.day >= this.day - $baseline_days::integer) as history,
+        median(past.effective_cost) filter (where past.day >= this.day - $baseline_days::integer) as usual,
+        mad(past.effective_cost) filter (where past.day >= this.day - $baseline_days::integer) as deviation,
+        min(past.effective_cost) filter (where past.day_number >= this.day_number - $lasting_days::integer) as recent_low,
+        median(past.effective_cost) filter (where past.day_number >= this.day_number - $lasting_days::integer) as recent,
+        mad(past.effective_cost) filter (where past.day_number >= this.day_number - $lasting_days::integer) as recent_deviation,
+        median(past.effective_cost) filter (
+            where past.day_number < this.day_number - $lasting_days::integer and past.day >= this.day - $baseline_days::integer
+        ) as earlier,
         quantile_cont(past.effective_cost, 0.95) as high,
-        count(*) filter (where dayofweek(past.day) = dayofweek(this.day)) as same_weekdays,
-        median(past.effective_cost) filter (where dayofweek(past.day) = dayofweek(this.day)) as usual_weekday,
+        count(*) filter (where dayofweek(past.day) = dayofweek(this.day) and past.day >= this.day - $baseline_days::integer) as same_weekdays,
+        median(past.effective_cost) filter (
+            where dayofweek(past.day) = dayofweek(this.day) and past.day >= this.day - $baseline_days::integer
+        ) as usual_weekday,
         -- what is as dear around the same date of an earlier month, or at its end, comes every month
         coalesce(bool_or(
             past.effective_cost * 1.5 >= this.effective_cost
@@ -213,6 +227,30 @@ judged as (
     group by all
 ),
 
+levels as (
+    select
+        provider,
+        SubAccountId,
+        BillingCurrency,
+        rank,
+        service,
+        sku,
+        day,
+        effective_cost,
+        history,
+        usual,
+        deviation,
+        recent,
+        recent_deviation,
+        high,
+        same_weekdays,
+        usual_weekday,
+        comes_every_month,
+        has_fellow,
+        coalesce(recent_low > 0 and recent_low >= earlier * $lasting_ratio and recent > usual_weekday, false) as has_risen
+    from judged
+),
+
 compared as (
     select
         provider,
@@ -223,10 +261,10 @@ compared as (
         sku,
         day,
         effective_cost,
-        deviation,
         high,
-        (case when same_weekdays >= 3 then usual_weekday else usual end)::decimal(30, 12) as usual_cost
-    from judged
+        case when has_risen then recent_deviation else deviation end as deviation,
+        (case when has_risen then recent when same_weekdays >= 3 then usual_weekday else usual end)::decimal(30, 12) as usual_cost
+    from levels
     where
         history >= $min_history
         and not comes_every_month
