@@ -8,10 +8,11 @@ clouds   = ["aws", "gcp", "azure"]
 
 why = """
 A budget is read while there is time to act on it: the forecast adds to what the month has cost so far what the same
-weekdays cost lately. A month that is over is compared as it stands."""
+weekdays cost lately. Days whose bill may still grow count with what they bear already, and at least as a usual day. A month
+that is over is compared as it stands."""
 
 savings  = "none: what is above the budget is evidence"
-blind_to = "fees that come only at the end of the month; days that the bill does not have yet; charges in other currencies than the budget's; what is planned but has not begun"
+blind_to = "fees that come only at the end of the month; charges in other currencies than the budget's; what is planned but has not begun"
 
 references = [
     "https://docs.aws.amazon.com/cost-management/latest/userguide/budgets-managing-costs.html",
@@ -25,6 +26,7 @@ charges = ["provider", "BillingAccountId", "SubAccountId", "BillingCurrency", "d
 
 [parameters]
 history_days = { default = 28, unit = "days before the end of the window", about = "four of every weekday tell what a day to come costs" }
+min_weekdays = { default = 3, unit = "days of a weekday", about = "with fewer, the median of all days stands for that weekday" }
 min_overrun  = { default = 0, unit = "ratio of the budget", about = "how far above the budget the month has to end" }
 
 [remedy.aws]
@@ -73,7 +75,7 @@ spent as (
     cross join calendar
     where
         charges.day >= least(calendar.month_start, calendar.costs_until - $history_days::integer)
-        and charges.day < calendar.costs_until
+        and charges.day < calendar.month_end
         and (
             budgets.tag_key is null
             or len(list_filter(
@@ -90,7 +92,7 @@ by_provider as (
     select
         spent.name,
         spent.provider,
-        sum(case when spent.day >= calendar.month_start then spent.effective_cost else 0 end) as effective_cost
+        sum(case when spent.day >= calendar.month_start and spent.day < calendar.costs_until then spent.effective_cost else 0 end) as effective_cost
     from spent
     cross join calendar
     group by spent.name, spent.provider
@@ -110,25 +112,38 @@ by_day as (
     group by name, account, provider_count, currency, monthly, day
 ),
 
+-- a day on which others spend and the budget does not is a day of nothing
+history as (
+    select
+        begun.name,
+        billed_days.day,
+        coalesce(by_day.running_cost, 0) as running_cost
+    from (select name, min(day) as first_day from by_day group by name) as begun
+    cross join calendar
+    inner join (select distinct day from charges) as billed_days
+        on
+            begun.first_day <= billed_days.day
+            and calendar.costs_until - $history_days::integer <= billed_days.day
+            and calendar.costs_until > billed_days.day
+    left join by_day on begun.name = by_day.name and billed_days.day = by_day.day
+),
+
 weekdays as (
     select
-        by_day.name,
-        dayofweek(by_day.day) as weekday,
-        median(by_day.running_cost) as usual_cost
-    from by_day
-    cross join calendar
-    where by_day.day >= calendar.costs_until - $history_days::integer
-    group by by_day.name, dayofweek(by_day.day)
+        name,
+        dayofweek(day) as weekday,
+        median(running_cost) as usual_cost
+    from history
+    group by name, dayofweek(day)
+    having count(*) >= $min_weekdays
 ),
 
 usual_days as (
     select
-        by_day.name,
-        median(by_day.running_cost) as usual_cost
-    from by_day
-    cross join calendar
-    where by_day.day >= calendar.costs_until - $history_days::integer
-    group by by_day.name
+        name,
+        median(running_cost) as usual_cost
+    from history
+    group by name
 ),
 
 days_to_come as (
@@ -139,10 +154,12 @@ days_to_come as (
 expected as (
     select
         usual_days.name,
-        sum(coalesce(weekdays.usual_cost, usual_days.usual_cost)) as expected_cost
+        -- on top of what such a day bears already: the last days of a bill go on filling
+        sum(greatest(coalesce(weekdays.usual_cost, usual_days.usual_cost) - coalesce(by_day.running_cost, 0), 0)) as expected_cost
     from usual_days
     cross join days_to_come
     left join weekdays on usual_days.name = weekdays.name and dayofweek(days_to_come.day) = weekdays.weekday
+    left join by_day on usual_days.name = by_day.name and days_to_come.day = by_day.day
     group by usual_days.name
 ),
 
@@ -153,7 +170,8 @@ actual as (
         by_day.provider_count,
         by_day.currency,
         by_day.monthly,
-        sum(by_day.effective_cost) as effective_cost
+        coalesce(sum(by_day.effective_cost) filter (where by_day.day < calendar.costs_until), 0) as effective_cost,
+        sum(by_day.effective_cost) as billed_cost
     from by_day
     cross join calendar
     where by_day.day >= calendar.month_start
@@ -178,7 +196,8 @@ forecast as (
         actual.currency,
         actual.monthly,
         actual.effective_cost,
-        actual.effective_cost + coalesce(expected.expected_cost, 0) as month_cost,
+        actual.billed_cost,
+        actual.billed_cost + coalesce(expected.expected_cost, 0) as month_cost,
         calendar.month_start,
         calendar.costs_until,
         calendar.costs_until = calendar.month_end as is_over,
@@ -212,6 +231,7 @@ select
     end || name as reason,
     name as budget,
     monthly as budget_amount,
+    billed_cost::decimal(30, 2) as billed_cost,
     month_cost::decimal(30, 2) as month_cost,
     (month_cost - monthly)::decimal(30, 2) as overrun,
     strftime(month_start, '%Y-%m-%d') as month_start,
