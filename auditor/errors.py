@@ -2,7 +2,7 @@
 
 AuditorError
 ├── SettingsError      wrong usage or configuration: exit status 2
-├── RuleError          a rule file that cannot be loaded or run
+├── RuleError          a rule file that cannot be loaded or run: exit status 2 where it cannot be loaded
 ├── CollectError       a source that could not be fetched
 │   ├── Transient      worth another try
 │   └── Permanent      not worth one

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from auditor.cli.app import main
 from auditor.cli.rules import app
 
 RULE = """/* rule
@@ -113,3 +114,15 @@ def test_a_page_is_shown_and_a_slip_of_the_pen_understood(folder: Path) -> None:
     assert "A day that cost much" in page.output and "min_cost" in page.output
     assert "did you mean 'gpu.idle_instance'" in str(run("show", "gpu.idle_instanse").exception)
     assert "spend.big_day" in run("list", "--rules-dir", str(folder)).output
+
+
+def test_a_rule_that_cannot_be_loaded_is_wrong_usage(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "spend" / "big_day.sql"
+    path.write_text(RULE.replace('"spend.big_day"', '"spend.other"'))
+    monkeypatch.setattr("sys.argv", ["auditor", "rules", "list", "--rules-dir", str(folder)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "big_day.sql" in capsys.readouterr().err
