@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +23,7 @@ from auditor.focus import (
 )
 from auditor.landing import Recognised
 from auditor.normalise import classify, ownership
-from auditor.normalise.billing import azure_cost, formats, identities, invoice, source
+from auditor.normalise.billing import azure_cost, formats, identities, invoice, salvage, source
 from auditor.normalise.billing.deliveries import Delivery
 from auditor.normalise.billing.source import Source, quote
 from auditor.tagging import TagSettings
@@ -104,12 +104,16 @@ def ingest(
     con.execute(source.MACROS)
     con.execute(getattr(module, "MACROS", "") or "select 1")
     try:
-        opened, damage = _open(con, delivery, spool)
-        net, note = _net(con, delivery, opened)
-        _aggregate(con, module, opened, net=net)
-        bill = invoice.read(con, delivery.family, opened, net=net)
+        opened, damage, net, note, bill = _read(con, delivery, module, spool)
     except duckdb.Error as error:
-        raise SourceError(f"{delivery.names[0]}: cannot be read as {delivery.format}: {_first_line(error)}") from error
+        files = salvage.mended(delivery.files, spool)
+        refused = f"{delivery.names[0]}: cannot be read as {delivery.format}: {_first_line(error)}"
+        if files is None:
+            raise SourceError(refused) from error
+        try:
+            opened, damage, net, note, bill = _read(con, replace(delivery, files=tuple(files)), module, spool)
+        except duckdb.Error as again:
+            raise SourceError(refused) from again
     messages = [*damage, *note, *_rejects(con, opened, bill)]
     role = _role(con, delivery, opened, messages)
     _map_to_focus(con, module, role)
@@ -162,6 +166,15 @@ def ingest(
     )
 
 
+def _read(
+    con: duckdb.DuckDBPyConnection, delivery: Delivery, module: object, spool: Path
+) -> tuple[Source, list[str], bool, list[str], invoice.Invoice]:
+    opened, damage = _open(con, delivery, spool)
+    net, note = _net(con, delivery, opened)
+    _aggregate(con, module, opened, net=net)
+    return opened, damage, net, note, invoice.read(con, delivery.family, opened, net=net)
+
+
 def _has_rows(file: Recognised) -> bool:
     return len(file.shape.head.strip().splitlines()) > file.shape.skip_lines + 1
 
@@ -171,10 +184,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _open(con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path) -> tuple[Source, list[str]]:
-    from auditor.normalise.billing.salvage import readable
-
     con.execute("drop table if exists csv_rejects; drop table if exists csv_rejects_scan")
-    files, damage = readable(delivery.files, spool)
+    files, damage = salvage.readable(delivery.files, spool)
     if not files:
         raise SourceError("; ".join(damage))
     return source.open_source(con, "bill", files, spool, formats.JSON_COLUMNS.get(delivery.family)), damage

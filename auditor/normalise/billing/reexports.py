@@ -30,6 +30,16 @@ def apart(con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path) -> li
         return [delivery]
     con.execute(source.MACROS)
     con.execute(getattr(formats.MODULES[delivery.family], "MACROS", "") or "select 1")
+    try:
+        return _apart(con, delivery, spool)
+    except SourceError:
+        files = salvage.mended(delivery.files, spool)
+        if files is None:
+            raise
+        return _apart(con, replace(delivery, files=tuple(files)), spool)
+
+
+def _apart(con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path) -> list[Delivery]:
     made = []
     for role, files in _by_role(con, delivery, spool):
         made += [

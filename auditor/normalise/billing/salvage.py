@@ -1,6 +1,8 @@
 """What can still be read of files that break off: rows before the damage count, and the message says how many."""
 
 import gzip
+import json
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,8 +14,11 @@ from isal import igzip, isal_zlib
 
 from auditor.landing import LandingFile, Recognised
 from auditor.normalise.billing import answers, avro
+from auditor.normalise.look import open_decoded
 
+_QUOTED = re.compile(r'"[^"]*"')
 _BLOCK = 1 << 20
+_HEAD = 64 * 1024
 _DAMAGE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 
 
@@ -29,23 +34,106 @@ def readable(files: Sequence[Recognised], spool: Path) -> tuple[list[Recognised]
             kept.append(lines)
             messages += [broken] if broken else []
             continue
+        messages += file.details.get("damage", ())
         problem = damage(file.file, file.shape.compression)
         if problem is None:
-            kept.append(file)
+            clean, nuls = _without_nuls(file, spool)
+            messages += nuls
+            kept.append(_with_one_line_end(clean, spool) if _has_mixed_ends(file.shape.head) else clean)
             continue
         sound, rows = _sound_part(file, spool)
         messages.append(
             f"{file.file.name}: {problem}; {rows:,} rows before the break were read, ask for the file again"
         )
         if rows:
-            kept.append(
-                replace(
-                    file,
-                    file=LandingFile(sound, file.file.name, sound.stat().st_size),
-                    shape=replace(file.shape, compression="none"),
-                )
-            )
+            kept.append(_replaced(file, sound))
     return kept, messages
+
+
+def mended(files: Sequence[Recognised], spool: Path) -> list[Recognised] | None:
+    """The files after a reader refused them: JSON lines without those that are none, CSV with one kind of line end.
+
+    None where there is nothing of that to mend. What was left out stands in the file's details, for `readable` to say.
+    """
+    made = []
+    for file in files:
+        if file.shape.form not in ("jsonl", "csv") or damage(file.file, file.shape.compression) is not None:
+            made.append(file)
+        elif file.shape.form == "jsonl":
+            made.append(_whole_objects(file, spool))
+        else:
+            made.append(_with_one_line_end(file, spool))
+    return made if any(new is not old for new, old in zip(made, files, strict=True)) else None
+
+
+def _replaced(file: Recognised, path: Path, damage: str | None = None) -> Recognised:
+    details = {**file.details, "damage": (*file.details.get("damage", ()), damage)} if damage else file.details
+    return replace(
+        file,
+        file=LandingFile(path, file.file.name, path.stat().st_size),
+        shape=replace(file.shape, compression="none"),
+        details=details,
+    )
+
+
+def _whole_objects(file: Recognised, spool: Path) -> Recognised:
+    target = spool / f"objects-{file.file.path.name}.jsonl"
+    lines = bad = first = 0
+    with open_decoded(file.file.path, file.shape.compression) as stream, target.open("wb") as out:
+        for lines, line in enumerate(stream, start=1):
+            if not line.strip() or _is_object(line):
+                out.write(line)
+            else:
+                bad, first = bad + 1, first or lines
+    if not bad:
+        return file
+    message = f"{file.file.name}: {bad:,} of {lines:,} lines are no whole JSON object, first line {first:,}; the other rows were read, ask for the file again"
+    return _replaced(file, target, message)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _has_mixed_ends(head: str) -> bool:
+    """Whether lines end in CRLF here and LF there, which DuckDB's strict reader refuses; cells in quotes may do so."""
+    bare = _QUOTED.sub("", head)
+    ends = bare.count("\r\n")
+    return 0 < ends < bare.count("\n")
+
+
+def _with_one_line_end(file: Recognised, spool: Path) -> Recognised:
+    if file.shape.form != "csv" or file.shape.encoding.startswith("utf-16"):
+        return file
+    target = spool / f"lines-{file.file.path.name}.csv"
+    changed = False
+    with open_decoded(file.file.path, file.shape.compression) as stream, target.open("wb") as out:
+        for line in stream:
+            changed = changed or line.endswith(b"\r\n")
+            out.write(line[:-2] + b"\n" if line.endswith(b"\r\n") else line)
+    return _replaced(file, target) if changed else file
+
+
+def _without_nuls(file: Recognised, spool: Path) -> tuple[Recognised, list[str]]:
+    """The file without NUL bytes where its beginning has some, and a message of how many."""
+    if file.shape.form not in ("csv", "jsonl", "json", "json_stream") or file.shape.encoding.startswith("utf-16"):
+        return file, []
+    with open_decoded(file.file.path, file.shape.compression) as stream:
+        if b"\x00" not in stream.read(_HEAD):
+            return file, []
+    target = spool / f"text-{file.file.path.name}.txt"
+    nuls = 0
+    with open_decoded(file.file.path, file.shape.compression) as stream, target.open("wb") as out:
+        while block := stream.read(_BLOCK):
+            nuls += block.count(b"\x00")
+            out.write(block.replace(b"\x00", b""))
+    message = (
+        f"{file.file.name}: {nuls:,} NUL bytes were left out, so some rows may be incomplete; ask for the file again"
+    )
+    return _replaced(file, target), [message]
 
 
 def damage(file: LandingFile, compression: str) -> str | None:

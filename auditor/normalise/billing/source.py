@@ -222,7 +222,7 @@ def _transcode(file: Recognised, spool: Path) -> Path:
         open_decoded(file.file.path, file.shape.compression) as stream,
         target.open("w", encoding="utf-8", newline="") as out,
     ):
-        lines = io.TextIOWrapper(stream, encoding=file.shape.encoding, errors="replace", newline="")
+        lines = io.TextIOWrapper(stream, encoding=file.shape.encoding, errors="replace", newline=None)
         out.writelines(islice(lines, file.shape.skip_lines, None))
     return target
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 import zstandard
-from bill_files import Audit, as_csv, as_json_lines, as_parquet, azure_line, cur_line, focus_line, gz
+from bill_files import Audit, as_csv, as_json_lines, as_parquet, azure_line, cur_line, focus_line, gcp_line, gz
 
 D = Decimal
 LINES = [cur_line("Usage", f"{day}.5", day=day) for day in range(1, 5)]
@@ -298,3 +298,48 @@ def test_gzip_members_written_one_after_another_are_one_file(audit: Audit) -> No
     half = len(TEXT) // 2
     audit.take({"cur.csv.gz": gzip.compress(TEXT[:half].encode()) + gzip.compress(TEXT[half:].encode())})
     assert audit.total() == 12
+
+
+GCP = as_json_lines([gcp_line("1", day=day) for day in range(1, 5)])
+
+
+@pytest.mark.parametrize("family", ["gcp", "focus"])
+def test_json_lines_that_break_off_count_up_to_the_break(audit: Audit, family: str) -> None:
+    text = GCP if family == "gcp" else as_json_lines([focus_line("1", day=day) for day in range(1, 5)])
+    audit.take({"bill.jsonl": text[:-40]})
+    assert (audit.statuses, audit.total()) == (["failed"], 3)
+    assert "1 of 4 lines are no whole JSON object, first line 4" in audit.messages
+
+
+def test_a_line_of_garbage_among_json_lines_costs_only_itself(audit: Audit) -> None:
+    first, second, *rest = GCP.splitlines()
+    audit.take(
+        {"a/bill.jsonl.gz": gz("\n".join([first, second, "<html>503</html>", *rest])), "a/more.jsonl": GCP[:-40]}
+    )
+    assert audit.total() == 4
+    assert "first line 3; the other rows were read" in audit.messages
+    assert "first line 4" in audit.messages
+
+
+@pytest.mark.parametrize("crlf", [2, 4])
+@pytest.mark.parametrize("mixed_from", [0, 3000])
+def test_line_ends_of_two_kinds_are_read(audit: Audit, crlf: int, mixed_from: int) -> None:
+    lines = MANY.splitlines()
+    ends = ["\n"] * len(lines)
+    for at in range(mixed_from, mixed_from + crlf):
+        ends[at] = "\r\n"
+    audit.take({"cur.csv": "".join(line + end for line, end in zip(lines, ends, strict=True))})
+    assert (audit.statuses, audit.total()) == (["ok"], 4000)
+
+
+def test_nul_bytes_are_left_out_and_said(audit: Audit) -> None:
+    audit.take(
+        {
+            "cur.csv.zst": zstandard.compress(TEXT.replace("i-1", "i-\x001", 1).encode()),
+            "gcp.jsonl": GCP.replace("vm-1", "vm\x00-1"),
+        }
+    )
+    assert audit.statuses == ["failed", "failed"]
+    assert "cur.csv.zst: 1 NUL bytes were left out" in audit.messages
+    assert audit.total() == 16
+    assert ("i-1",) in audit.rows("distinct ResourceId")
