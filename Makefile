@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/auditor demo --output auditor-report
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow

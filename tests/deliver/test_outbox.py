@@ -301,7 +301,7 @@ def _with_url(kind: str, tmp_path: Path, check: Callable[[str], None]) -> None:
 
 
 def test_no_address_is_logged(state: State, post: Post, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", logger="auditor")
     post.answers = ["451 try later"]
     send(state, configured(post.port), clock)
     clock.now += timedelta(minutes=5)
