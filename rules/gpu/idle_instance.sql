@@ -234,7 +234,7 @@ select
     costs.effective_cost - costs.committed_cost as avoidable_high,
     case when idle.memory_used_ratio < $max_memory_idle then 'high' else 'medium' end as confidence,
     format(
-        'idle since {}: no device above {:.0f} % in {} of {} sampled hours; memory ',
+        'idle since {}: no device above {:.1f} % in {} of {} sampled hours; memory ',
         strftime(idle.first_day, '%Y-%m-%d'), 100 * $max_utilization::double, idle.idle_hours, idle.sampled_hours
     )
     || case

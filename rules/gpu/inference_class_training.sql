@@ -294,7 +294,7 @@ select
                 offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain
             )
         else format(
-            '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: the same work for {:.0f} to {:.0f} % less',
+            '{} at {:.2f} a device-hour against {:.2f} here, {:.1f} x the peak: the same work for {:.0f} to {:.1f} % less',
             offers.other_model, offers.device_hour_price, long_trained.device_hour_cost, offers.peak_gain, 100 * estimated.share::double,
             100 * estimated.share_at_peak::double
         )

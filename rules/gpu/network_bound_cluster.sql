@@ -386,7 +386,7 @@ select
         ),
         ', '
     )
-    || format('; a loss of {:.0f} % is assumed, nothing measures it', 100 * $efficiency_loss::double) as reason,
+    || format('; a loss of {:.1f} % is assumed, nothing measures it', 100 * $efficiency_loss::double) as reason,
     -- clusters of one name in two regions are two problems
     label
     || case when row_number() over (partition by provider, SubAccountId, label, BillingCurrency order by training_cost desc, RegionId asc) > 1 then ' ' || RegionId else '' end

@@ -92,8 +92,9 @@ select
     0 as avoidable_high,
     'high' as confidence,
     case
-        when machines.coverage > 0 then format('only {:.0f} % of the expected samples arrived: no verdict on its use', 100 * machines.coverage)
-        else format('no sample of {:.0f} accelerator hours arrived: no verdict on its use', machines.accelerator_hours::double)
+        when machines.coverage > 0
+            then format('only {:.1f} % of the expected samples arrived: no verdict on its use', floor(round(1000 * machines.coverage, 6)) / 10)
+        else format('no sample of {:.1f} accelerator hours arrived: no verdict on its use', machines.accelerator_hours::double)
     end as reason,
     machines.machine_type,
     machines.accelerator_model,
@@ -106,5 +107,8 @@ inner join resource_cost
         machines.provider = resource_cost.provider
         and machines.ResourceId = resource_cost.ResourceId
         and machines.BillingCurrency = resource_cost.BillingCurrency
-where machines.coverage < $min_coverage
+where
+    machines.coverage < $min_coverage
+    and machines.accelerator_hours > 0
+    and resource_cost.effective_cost > 0  -- what costs nothing puts nothing at risk
 order by resource_cost.effective_cost desc, machines.ResourceId asc

@@ -298,7 +298,7 @@ select
     || case
         when judged.device_hour_price is null then format('{} is some generations newer, its price is not known here', judged.successor)
         else format(
-            '{} at {:.2f} a device-hour against {:.2f} here would do the same work for about {:.0f} % less, if it keeps {:.0f} % of its peak advantage of {:.1f} x',
+            '{} at {:.2f} a device-hour against {:.2f} here would do the same work for about {:.1f} % less, if it keeps {:.1f} % of its peak advantage of {:.1f} x',
             judged.successor, judged.device_hour_price, judged.device_hour_cost, 100 * judged.share::double, 100 * $realised_gain::double, judged.peak_gain
         )
     end

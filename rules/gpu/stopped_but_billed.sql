@@ -230,7 +230,8 @@ spells as (
                 $window_start::date
             )
         ) as first_day,
-        stopped.stopped_at is not null or ran.last_day is not null as knows_its_stop
+        stopped.stopped_at is not null or ran.last_day is not null as knows_its_stop,
+        ran.last_day as last_run_day
     from stopped
     left join ran
         on
@@ -245,6 +246,7 @@ cost as (
         charges.BillingCurrency,
         spells.first_day,
         spells.knows_its_stop,
+        spells.last_run_day,
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost,
         sum(case when billed_parts.part_kind = 'disk' then charges.EffectiveCost else 0 end) as disk_cost,
@@ -265,7 +267,7 @@ cost as (
             billed_parts.provider = charges.provider
             and billed_parts.part_id = charges.ResourceId
     where charges.day >= spells.first_day and charges.day < $window_end
-    group by billed_parts.provider, billed_parts.ResourceId, charges.BillingCurrency, spells.first_day, spells.knows_its_stop
+    group by billed_parts.provider, billed_parts.ResourceId, charges.BillingCurrency, spells.first_day, spells.knows_its_stop, spells.last_run_day
 )
 
 select
@@ -283,7 +285,12 @@ select
     format(
         '{} ({}), {}; still billed: {} disk(s), {} address(es){}',
         stopped.machine_type, stopped.state,
-        case when cost.knows_its_stop then 'not running since ' || strftime(cost.first_day, '%Y-%m-%d') || ' or before' else 'since when is not known' end,
+        case
+            when cost.last_run_day > stopped.stopped_at::date or (stopped.stopped_at is null and cost.last_run_day is not null)
+                then 'last billed as running on ' || strftime(cost.last_run_day, '%Y-%m-%d')
+            when stopped.stopped_at is not null then 'not running since ' || strftime(stopped.stopped_at, '%Y-%m-%d')
+            else 'since when is not known'
+        end,
         cost.disks, cost.addresses, case when cost.machine_cost > 0 then ', the machine itself' else '' end
     ) as reason,
     cost.first_day::timestamp as window_start,
@@ -294,6 +301,7 @@ select
     stopped.accelerator_model,
     stopped.state,
     stopped.stopped_at,
+    cost.last_run_day,
     cost.members,
     cost.disk_cost,
     cost.address_cost,

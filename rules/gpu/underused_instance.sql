@@ -184,7 +184,7 @@ select
     (resource_cost.effective_cost - resource_cost.committed_cost) * coalesce(1 - smaller.price_ratio, $share_without_price)::decimal(9, 8)
         as avoidable_high,
     case when smaller.price_ratio is null then 'low' else 'medium' end as confidence,
-    format('95 % of the hours the busiest of {} devices stays under {:.0f} %', machines.devices, 100 * machines.p95_busiest)
+    format('95 % of the hours the busiest of {} devices stays under {:.1f} %', machines.devices, ceil(round(1000 * machines.p95_busiest, 6)) / 10)
     || case
         when smaller.smaller_type is null then '; no price of a smaller size is known, half the devices are taken to do'
         else '; the next smaller size is ' || smaller.smaller_type

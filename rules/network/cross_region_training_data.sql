@@ -206,7 +206,7 @@ select
     0 as avoidable_low,
     stores.effective_cost as avoidable_high,
     case when readers.best_rank = 3 then 'low' else 'medium' end as confidence,
-    format('{:.0f} GB left {} for another region; ', (stores.sent_bytes / 1000000000)::double, stores.RegionId)
+    format('{:.1f} GB left {} for another region; ', (stores.sent_bytes / 1000000000)::double, stores.RegionId)
     || case readers.best_rank
         when 1 then 'accelerators in ' || readers.reader_region_id || ' received as much'
         when 2 then 'accelerators train in ' || readers.reader_region_id || ', which received it'

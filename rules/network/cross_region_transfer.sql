@@ -92,7 +92,7 @@ select
     0 as avoidable_low,
     effective_cost as avoidable_high,
     'low' as confidence,
-    format('{:.0f} GB left {} for another region at a charge', gigabytes::double, coalesce(RegionId, 'their region')) as reason,
+    format('{:.1f} GB left {} for another region at a charge', gigabytes::double, coalesce(RegionId, 'their region')) as reason,
     gigabytes,
     standby
 from talkers

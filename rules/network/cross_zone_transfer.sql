@@ -92,7 +92,7 @@ select
     0 as avoidable_low,
     effective_cost as avoidable_high,
     'low' as confidence,
-    coalesce(format('{:.0f} GB', gigabytes::double), 'traffic of a volume the bill does not state') || ' crossed a zone of ' || coalesce(RegionId, 'its region')
+    coalesce(format('{:.1f} GB', gigabytes::double), 'traffic of a volume the bill does not state') || ' crossed a zone of ' || coalesce(RegionId, 'its region')
     || ' at a charge; which pairs could share a zone is not known from the bill'
         as reason,
     gigabytes,

@@ -92,7 +92,7 @@ select
     0 as avoidable_low,
     effective_cost as avoidable_high,
     'low' as confidence,
-    format('{:.0f} GB left {} for the internet', gigabytes::double, coalesce(RegionId, 'the region')) as reason,
+    format('{:.1f} GB left {} for the internet', gigabytes::double, coalesce(RegionId, 'the region')) as reason,
     gigabytes,
     standby
 from talkers

@@ -171,7 +171,7 @@ select
     gateway_cost - new_hours_cost as avoidable_low,
     crossing_cost - new_hours_cost as avoidable_high,
     case when is_placed then 'medium' else 'low' end as confidence,
-    format('{:.0f} GB a month reach this gateway from other zones', (gigabytes * 730)::double / $window_hours)
+    format('{:.1f} GB a month reach this gateway from other zones', (gigabytes * 730)::double / $window_hours)
     || case when gateway_zone is null then '' else ' than ' || gateway_zone end
     || case when len(other_zones) > 0 then ': ' || array_to_string(other_zones, ', ') else '' end
     || format('; a gateway more costs {:.2f} for its hours', (new_hours_cost * 730)::double / $window_hours) as reason,

@@ -158,7 +158,7 @@ select
     hourly_cost as avoidable_low,
     effective_cost as avoidable_high,
     'high' as confidence,
-    format('under {:.0f} MB an hour through it on each of the last {} days', $max_hourly_bytes::double / 1e6, idle_days) as reason,
+    format('under {:.1f} MB an hour through it on each of the last {} days', $max_hourly_bytes::double / 1e6, idle_days) as reason,
     first_day::timestamp as window_start,
     $window_end::timestamp as window_end,
     idle_days,

@@ -84,7 +84,9 @@ shares as (
                 end
             ) / nullif(sum(flows_daily.bytes), 0)
         )::decimal(9, 8) as endpoint_share,
-        bool_and(flows_daily.peer_service is null or flows_daily.peer_region_id is not null) as regions_known
+        bool_and(flows_daily.peer_service is null or flows_daily.peer_region_id is not null) as regions_known,
+        count(distinct flows_daily.day) as flow_days,
+        sum(flows_daily.bytes) as flow_bytes
     from flows_daily
     join gateways on flows_daily.provider = gateways.provider and flows_daily.ResourceId = gateways.ResourceId
     where flows_daily.day >= $window_start and flows_daily.day < $window_end
@@ -107,12 +109,16 @@ select
         when shares.endpoint_share is null
             then 'no S3 endpoint in ' || coalesce(gateways.network_id, 'its network') || '; no flow logs, so the share of S3 is unknown'
         else format(
-            '{:.0f} % of the bytes through this gateway go to S3 or DynamoDB in {}', 100 * shares.endpoint_share::double, gateways.RegionId
+            '{:.1f} % of the bytes through this gateway go to S3 or DynamoDB in {}, measured over {} in flow logs of {} of {} days',
+            100 * shares.endpoint_share::double, gateways.RegionId,
+            formatreadabledecimalsize(shares.flow_bytes::bigint), shares.flow_days, ceil($window_hours / 24)::integer
         )
     end as reason,
     gateways.network_id,
     case when gateways.lacks_s3 then 's3' else 'dynamodb' end as missing_service,
     shares.endpoint_share,
+    shares.flow_days,
+    shares.flow_bytes,
     gateways.standby
 from gateways
 left join shares on gateways.provider = shares.provider and gateways.ResourceId = shares.ResourceId

@@ -118,7 +118,7 @@ select
     )
     || case
         when shares.free_share is null then 'no flow logs, so the share of Google APIs is unknown'
-        else format('{:.0f} % of the bytes go to Google APIs', 100 * shares.free_share::double)
+        else format('{:.1f} % of the bytes go to Google APIs', 100 * shares.free_share::double)
     end as reason,
     nat_cost.ResourceId as nat_gateway,
     [nat_cost.ResourceId] as members,  -- whose dollars these are

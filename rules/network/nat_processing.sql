@@ -95,8 +95,8 @@ select
     case when peers.store_share is null then 'low' else 'medium' end as confidence,
     case
         when peers.store_share is null
-            then format('{:.0f} GB processed; no flow logs, so where they go is unknown', gateways.gigabytes::double)
-        else format('{:.0f} GB processed, {:.0f} % of them to object stores', gateways.gigabytes::double, 100 * peers.store_share::double)
+            then format('{:.1f} GB processed; no flow logs, so where they go is unknown', gateways.gigabytes::double)
+        else format('{:.1f} GB processed, {:.1f} % of them to object stores', gateways.gigabytes::double, 100 * peers.store_share::double)
     end as reason,
     gateways.gigabytes,
     peers.store_share,

@@ -92,7 +92,7 @@ select
     0 as avoidable_low,
     effective_cost as avoidable_high,
     'low' as confidence,
-    format('{:.0f} GB went to public addresses inside {}', gigabytes::double, coalesce(RegionId, 'the region')) as reason,
+    format('{:.1f} GB went to public addresses inside {}', gigabytes::double, coalesce(RegionId, 'the region')) as reason,
     gigabytes,
     standby
 from talkers

@@ -158,7 +158,7 @@ select
     on_demand_cost * greatest(1 - (1 - discount_high) / run_share, 0)::decimal(9, 8) as avoidable_high,
     case when is_priced then 'medium' else 'low' end as confidence,
     format(
-        '{} ran {:.0f} % of the hours on demand; a one-year commitment pays from {:.0f} %{}',
+        '{} ran {:.1f} % of the hours on demand; a one-year commitment pays from {:.1f} %{}',
         coalesce(machine_type, accelerator_model, 'it'),
         100 * run_share,
         100 * (1 - discount),

@@ -194,8 +194,8 @@ select
     training_cost * greatest(1 - ratio_high * (1 + $overhead), 0)::decimal(9, 8) as avoidable_low,
     training_cost * greatest(1 - ratio_low * (1 + $overhead), 0)::decimal(9, 8) as avoidable_high,
     case when pool_known then 'medium' else 'low' end as confidence,
-    format('{:.0f} accelerator hours of training on {} at the on-demand price; ', accelerator_hours::double, coalesce(machine_type, accelerator_model, 'it'))
-    || case when pool_known then format('spot there costs {:.0f} % of it', 100 * ratio::double) else 'no spot price of the pool is known' end as reason,
+    format('{:.1f} accelerator hours of training on {} at the on-demand price; ', accelerator_hours::double, coalesce(machine_type, accelerator_model, 'it'))
+    || case when pool_known then format('spot there costs {:.1f} % of it', 100 * ratio::double) else 'no spot price of the pool is known' end as reason,
     machine_type,
     accelerator_model,
     accelerator_hours,

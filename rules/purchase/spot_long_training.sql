@@ -151,9 +151,9 @@ select
     format('trained {} hours on spot; ', run_hours)
     || case
         when commitment_cost is null then 'no commitment price of this machine is known to compare with'
-        when commitment_cost < spot_need then format('a one-year commitment would cost {:.0f} % of it', 100 * commitment_cost::double / spot_cost::double)
+        when commitment_cost < spot_need then format('a one-year commitment would cost {:.1f} % of it', 100 * commitment_cost::double / spot_cost::double)
         else format(
-            'spot stays cheaper than a one-year commitment until {:.0f} % of the hours are done again', 100 * (commitment_cost::double / spot_cost::double - 1)
+            'spot stays cheaper than a one-year commitment until {:.1f} % of the hours are done again', 100 * (commitment_cost::double / spot_cost::double - 1)
         )
     end as reason,
     machine_type,

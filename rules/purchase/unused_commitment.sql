@@ -80,7 +80,7 @@ select
     unused.unused_cost as avoidable_high,
     'high' as confidence,
     format(
-        '{:.0f} % of the {} went unused; it is paid until {} whatever is done, so only usage moved under it or a smaller renewal saves',
+        '{:.1f} % of the {} went unused; it is paid until {} whatever is done, so only usage moved under it or a smaller renewal saves',
         100 * unused.unused_cost::double / unused.commitment_cost::double,
         coalesce(unused.commitment_type, 'commitment'),
         coalesce(strftime(commitments.ends_at, '%Y-%m-%d'), 'its end')

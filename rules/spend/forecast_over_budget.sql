@@ -112,15 +112,28 @@ by_day as (
     group by name, account, provider_count, currency, monthly, day
 ),
 
+billed_days as (
+    select distinct day
+    from charges
+),
+
+begun as (
+    select
+        name,
+        min(day) as first_day
+    from by_day
+    group by name
+),
+
 -- a day on which others spend and the budget does not is a day of nothing
 history as (
     select
         begun.name,
         billed_days.day,
         coalesce(by_day.running_cost, 0) as running_cost
-    from (select name, min(day) as first_day from by_day group by name) as begun
+    from begun
     cross join calendar
-    inner join (select distinct day from charges) as billed_days
+    inner join billed_days
         on
             begun.first_day <= billed_days.day
             and calendar.costs_until - $history_days::integer <= billed_days.day
@@ -224,7 +237,11 @@ select
     0 as avoidable_high,
     case when is_over then 'high' when days_seen >= 7 then 'medium' else 'low' end as confidence,
     case
-        when is_over then format('{} cost {:.2f} {}, {:.2f} above the budget ', strftime(month_start, '%Y-%m'), month_cost::double, currency, (month_cost - monthly)::double)
+        when is_over
+            then
+                format(
+                    '{} cost {:.2f} {}, {:.2f} above the budget ', strftime(month_start, '%Y-%m'), month_cost::double, currency, (month_cost - monthly)::double
+                )
         else format(
             '{} will end near {:.2f} {}, {:.2f} above the budget ', strftime(month_start, '%Y-%m'), month_cost::double, currency, (month_cost - monthly)::double
         )

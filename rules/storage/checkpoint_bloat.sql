@@ -212,9 +212,9 @@ select
     capacity_cost * case when knows_age then old_share else 0 end as avoidable_low,
     capacity_cost * case when knows_age then old_share else greatest(start_share, old_share) end as avoidable_high,
     case when has_lifecycle is null or not is_named_so then 'low' else 'medium' end as confidence,
-    format('grows by {:.0f} % a month, ', 100 * growth)
+    format('grows by {:.1f} % a month, ', 100 * growth)
     || case when has_lifecycle is null then 'a lifecycle rule is not known' else 'no lifecycle rule' end
-    || format('; about {:.0f} % of its bytes are older than {} days', 100 * old_share::double, $keep_days)
+    || format('; about {:.1f} % of its bytes are older than {} days', 100 * old_share::double, $keep_days)
     || case when knows_age then '' else format(' at this pace (its history begins on {})', strftime(first_day, '%Y-%m-%d')) end as reason,
     bucket,
     round(growth, 4) as monthly_growth,

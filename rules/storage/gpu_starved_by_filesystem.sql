@@ -346,12 +346,12 @@ select
     -- samples above five minutes do not show that devices and file system were slow and full in the same minutes
     case when starved.samples_an_hour >= 12 and starved.input_wait >= $min_input_wait then 'high' else 'medium' end as confidence,
     format(
-        'in {} of {} running hours its devices work at {:.0f} % while file system {} is at {:.0f} % of its limit; {:.0f} % in the other hours',
+        'in {} of {} running hours its devices work at {:.1f} % while file system {} is at {:.1f} % of its limit; {:.1f} % in the other hours',
         starved.starved_hours, starved.running_hours, 100 * starved.starved_utilization,
         coalesce(file_systems.ResourceName, regexp_extract(starved.file_system_id, '[^/:]+$')), 100 * starved.storage_pressure,
         100 * valued.full_utilization
     )
-    || case when starved.input_wait is not null then format('; {:.0f} % of CPU time waits for input', 100 * starved.input_wait) else '' end
+    || case when starved.input_wait is not null then format('; {:.1f} % of CPU time waits for input', 100 * starved.input_wait) else '' end
     || case when starved.ends_by_itself then '' else '; runs on whatever it does, so what is regained is capacity, not cash' end as reason,
     starved.zone,
     starved.machine_type,

@@ -207,13 +207,16 @@ select
                 '99 % of the hours use at most {} that is provisioned',
                 concat_ws(
                     ' and ',
-                    case when throughput_cost > 0 and throughput_peak <= $max_used_ratio then format('{:.0f} % of the throughput', 100 * throughput_peak) end,
-                    case when iops_cost > 0 and iops_peak <= $max_used_ratio then format('{:.0f} % of the IOPS', 100 * iops_peak) end
+                    case
+                        when throughput_cost > 0 and throughput_peak <= $max_used_ratio
+                            then format('{:.1f} % of the throughput', ceil(round(1000 * throughput_peak, 6)) / 10)
+                    end,
+                    case when iops_cost > 0 and iops_peak <= $max_used_ratio then format('{:.1f} % of the IOPS', ceil(round(1000 * iops_peak, 6)) / 10) end
                 )
             )
         else format(
-            '99 % of the hours use at most {:.0f} % of the throughput; the next lower tier has {:.0f} % of it, at a price that is not known here',
-            100 * throughput_peak, 100 * lower_tier
+            '99 % of the hours use at most {:.1f} % of the throughput; the next lower tier has {:.1f} % of it, at a price that is not known here',
+            ceil(round(1000 * throughput_peak, 6)) / 10, 100 * lower_tier
         )
     end as reason,
     zone,

@@ -241,7 +241,7 @@ select
     case
         when kind in ('gp2', 'io1')
             then format(
-                '{}; gp3 with {} costs {:.0f} % less',
+                '{}; gp3 with {} costs {:.1f} % less',
                 kind, coalesce(format('{:.0f} IOPS and {:.0f} MiB/s', iops, mibps), 'its free performance'), 100 * saved_cost::double / effective_cost::double
             )
         else format('{}; {} bills capacity and performance apart and costs less unless most of the performance is used', kind, successor)

@@ -385,8 +385,8 @@ select
     case when wait_share is null or not knows_its_store then 'low' else 'medium' end as confidence,
     format('{:.1f} TB from an object store in the window, no file system in between ({}); ', store_bytes / 1e12, bytes_source)
     || case
-        when wait_share is null then format('no input wait is measured, so a range up to {:.0f} %', 100 * $slowdown::double)
-        else format('{:.0f} % of CPU time waits for input', 100 * input_wait)
+        when wait_share is null then format('no input wait is measured, so a range up to {:.1f} %', 100 * $slowdown::double)
+        else format('{:.1f} % of CPU time waits for input', 100 * input_wait)
     end as reason,
     zone,
     machine_type,
