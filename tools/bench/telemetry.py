@@ -1,4 +1,4 @@
-"""Benchmark of telemetry and of the GPU-hour ledger: 20 million samples of 1,000 machines with 8 devices each.
+"""Benchmark of telemetry, of the GPU-hour ledger and of the rules: 20 million samples of 1,000 machines with 8 devices each.
 
     python tools/bench/telemetry.py FOLDER [--machines 1000] [--memory-limit 1GiB] [--threads 2]
 
@@ -21,6 +21,10 @@ from pathlib import Path
 
 import duckdb
 
+from auditor.assets import room
+from auditor.budgets import create_table as create_budgets
+from auditor.detect import Window as RuleWindow
+from auditor.detect import detect, load_rules
 from auditor.lake import store
 from auditor.lake.marts import LedgerThresholds, Window, build_marts
 from auditor.landing import LandingFile
@@ -33,7 +37,8 @@ START = datetime(2026, 9, 1, tzinfo=UTC)
 END = datetime(2026, 9, 10, tzinfo=UTC)
 _MACHINE = "'i-0' || lpad(to_hex(machine), 16, '0')"
 
-STEPS = ("read-parquet", "ingest-parquet", "read-csv", "ingest-csv", "ledger")
+STEPS = ("read-parquet", "ingest-parquet", "read-csv", "ingest-csv", "ledger", "rules")
+FLEET = 14_000  # further resources, each billed on 31 days: the days of ten million hourly rows
 
 
 def write_samples(folder: Path, machines: int) -> None:
@@ -84,8 +89,8 @@ def _ingest(con: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 def _bill(con: duckdb.DuckDBPyConnection, machines: int) -> None:
     """Every machine billed by the hour for the whole window."""
-    store.create_empty(con, "resources_seen", store.OBSERVED["resources_seen"])
-    store.create_empty(con, "flows_seen", store.OBSERVED["flows_seen"])
+    for table in ("resources_seen", "flows_seen", "prices_seen"):
+        store.create_empty(con, table, store.OBSERVED[table])
     for table, columns in store.TABLES.items():
         store.create_empty(con, table, columns)
     hours = int((END - START).total_seconds() // 3600)
@@ -103,20 +108,53 @@ def _bill(con: duckdb.DuckDBPyConnection, machines: int) -> None:
     """)
 
 
+def _bill_a_fleet(con: duckdb.DuckDBPyConnection) -> None:
+    """What else a month's bill holds: machines, volumes, gateways and transfer, one row a resource and day."""
+    con.execute(f"""
+        insert into charges by name
+        select
+            'aws' as provider, 'USD' as BillingCurrency, '111122223333' as BillingAccountId, lpad((r % 120)::varchar, 12, '0') as SubAccountId,
+            list_extract(['us-east-1', 'us-west-2', 'eu-west-1'], (r % 3 + 1)::bigint) as RegionId, 'res-' || r as ResourceId,
+            list_extract(['Amazon Elastic Compute Cloud', 'Amazon Simple Storage Service', 'Amazon Virtual Private Cloud'], (r % 3 + 1)::bigint) as ServiceName,
+            'Usage' as ChargeCategory, 'Usage-Based' as ChargeFrequency,
+            list_extract(
+                ['compute.hours', 'storage.capacity', 'transfer.inter_zone', 'nat.bytes', 'nat.hours', 'object.capacity', 'transfer.internet', 'load_balancer.hours'],
+                (r % 8 + 1)::bigint
+            ) as usage_kind,
+            date '2026-08-10' + d::integer as day, timestamp '2026-08-01' as BillingPeriodStart, 24 as ConsumedQuantity, 'Hrs' as ConsumedUnit,
+            round(0.1 + (hash(r) % 977) / 31.0, 10)::decimal(30,12) as EffectiveCost, 24 as source_rows, 'team-' || (r % 60) as owner, false as standby
+        from range({FLEET}) as f(r), range(31) as t(d)
+    """)
+
+
+def _run_rules(con: duckdb.DuckDBPyConnection) -> None:
+    rules = load_rules([room("rules")])
+    result = detect(con, rules, {"aws": RuleWindow(START, END)})
+    failed = [entry for entry in result.coverage if entry.status == "failed"]
+    if failed:
+        raise SystemExit(f"{failed[0].rule_id}: {failed[0].reason}")
+
+
 def run(arguments: argparse.Namespace) -> dict[str, float]:
     """One step: wall and CPU seconds of its work, and the peak memory of its process in MiB."""
     kind, _, form = arguments.step.partition("-")
     con = _connect(arguments)
-    if kind == "ledger":
+    if kind in ("ledger", "rules"):
         _read(con, arguments.folder / "metrics.parquet", "parquet")
         _bill(con, arguments.machines)
+    if kind == "rules":
+        _bill_a_fleet(con)
+        create_budgets(con, (), ("aws",))
+        build_marts(con, {"aws": Window(START, END)}, LedgerThresholds())
     started, used = time.perf_counter(), time.process_time()
     if kind == "read":
         _read(con, arguments.folder / f"metrics.{form}", form)
     elif kind == "ingest":
         _ingest(con, arguments.folder / f"metrics.{form}")
-    else:
+    elif kind == "ledger":
         build_marts(con, {"aws": Window(START, END)}, LedgerThresholds())
+    else:
+        _run_rules(con)
     seconds, cpu = time.perf_counter() - started, time.process_time() - used
     if kind == "ledger":
         exact = con.execute(
@@ -124,7 +162,7 @@ def run(arguments: argparse.Namespace) -> dict[str, float]:
         ).fetchone()
         if exact != (True,):
             raise SystemExit("the ledger does not add up to the bill")
-    else:
+    elif kind != "rules":
         count = con.execute("select count(*) from metrics").fetchone()
         if count != (arguments.machines * DEVICES * SAMPLES,):
             raise SystemExit(f"{count} samples were kept")
