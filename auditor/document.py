@@ -311,6 +311,7 @@ def build_extras(
     previous: render.PreviousRun | None = None,
     mutes: Mapping[str, render.Mute] | None = None,
     realised: Sequence[render.Realised] | None = None,
+    rule_seconds: Mapping[str, float] | None = None,
 ) -> render.Extras:
     """The series and texts that the report shows beside the document.
 
@@ -337,6 +338,7 @@ def build_extras(
         mutes=mutes or {},
         realised=tuple(realised) if realised is not None else None,
         previous=previous,
+        rule_seconds=rule_seconds,
         source_notes=tuple(
             render.SourceNote(bill.paths[0] if bill.paths else bill.source, role, note)
             for role, notes in (("primary", choice.primaries), ("secondary", choice.notes))

@@ -196,6 +196,7 @@ def _run(
         previous=_previous(state, run_id),
         mutes=_mutes(state),
         realised=_realised(state),
+        rule_seconds=result.seconds,
     )
     exit_status = _exit_status(request, reports, known, made, status)
     state.finish_run(

@@ -4,9 +4,10 @@ import json
 import logging
 import re
 import shlex
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from math import isfinite
@@ -78,6 +79,7 @@ class DetectResult:
 
     findings: tuple[Finding, ...]
     coverage: tuple[RuleCoverage, ...]
+    seconds: Mapping[str, float] = field(default_factory=dict)  # rule id -> how long its query took
 
 
 def detect(
@@ -99,8 +101,10 @@ def detect(
     findings: list[Finding] = []
     rows: list[Mapping[str, Any]] = []
     coverage: list[RuleCoverage] = []
+    seconds: dict[str, float] = {}
     for rule in rules:
         ready = stock.readiness(rule, windows)
+        started = time.perf_counter()
         if ready.providers:
             try:
                 found = list(_run(con, rule, {name: windows[name] for name in ready.providers}, values[rule.id]))
@@ -108,6 +112,8 @@ def detect(
                 logger.debug("rule failed rule=%s", rule.id, exc_info=True)
                 coverage.append(RuleCoverage(rule.id, "failed", _failure(error)))
                 continue
+            finally:
+                seconds[rule.id] = round(time.perf_counter() - started, 3)
             findings.extend(finding for finding, _ in found)
             rows.extend(row for _, row in found)
             logger.debug("rule ran rule=%s findings=%d", rule.id, len(found))
@@ -122,7 +128,7 @@ def detect(
         if entry.status == "failed":
             logger.error("rule failed rule=%s error=%s", entry.rule_id, entry.reason)
     logger.info("rules ran rules=%d findings=%d", len(rules), len(settled))
-    return DetectResult(tuple(settled), tuple(coverage))
+    return DetectResult(tuple(settled), tuple(coverage), seconds)
 
 
 def _failure(error: Exception) -> str:

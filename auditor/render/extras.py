@@ -216,6 +216,7 @@ class Extras:
     rule_texts: Mapping[str, RuleText] | None = None
     source_notes: tuple[SourceNote, ...] | None = None
     previous: PreviousRun | None = None
+    rule_seconds: Mapping[str, float] | None = None  # rule id -> how long its query took
     notices: tuple[str, ...] = ()
     generated_at: datetime | None = None
     version: str | None = None
