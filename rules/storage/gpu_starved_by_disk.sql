@@ -28,7 +28,7 @@ charges      = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "p
 metric_hours = ["provider", "ResourceId", "device", "metric", "hour", "expected", "mean_value", "p95_value"]
 
 [needs.optional]
-volumes = ["provider", "ResourceId", "instance_id", "volume_type", "provisioned_mibps"]
+volumes = ["provider", "ResourceId", "ResourceName", "instance_id", "volume_type", "provisioned_mibps"]
 
 [parameters]
 storage_limit        = { default = 0.95, unit = "ratio of provisioned throughput or IOPS, p95 of the hour", about = "a disk is at its limit from here on" }
@@ -52,7 +52,7 @@ effort   = "hours"
 
 [remedy.gcp]
 summary  = "Copy the data to local SSD before the run, or move to Hyperdisk and raise its throughput"
-commands = ["gcloud compute disks update {volume_short_id} --project {sub_account_id} --zone {zone} --provisioned-throughput 1000"]
+commands = ["gcloud compute disks update {volume_handle} --project {sub_account_id} --zone {zone} --provisioned-throughput 1000"]
 risk     = "Only Hyperdisk takes the command, a persistent disk grows faster with its size; data on local SSD is lost on stop."
 effort   = "hours"
 
@@ -221,6 +221,7 @@ disks as (
         starved.ResourceId,
         starved.BillingCurrency,
         arg_max(volumes.ResourceId, (coalesce(volumes.provisioned_mibps, 0), volumes.ResourceId)) as volume_id,
+        arg_max(coalesce(volumes.ResourceName, ''), (coalesce(volumes.provisioned_mibps, 0), volumes.ResourceId)) as volume_name,
         arg_max(volumes.volume_type, (coalesce(volumes.provisioned_mibps, 0), volumes.ResourceId)) as volume_type,
         max(volumes.provisioned_mibps) as provisioned_mibps
     from starved
@@ -262,6 +263,7 @@ measured as (
             * $window_hours::double / 730
         )::decimal(18, 3) as missing_mibps_months,
         disks.volume_id,
+        disks.volume_name,
         disks.volume_type,
         disks.provisioned_mibps
     from starved
@@ -281,6 +283,7 @@ valued as (
         measured.full_utilization,
         measured.missing_share,
         measured.volume_id,
+        measured.volume_name,
         measured.volume_type,
         measured.provisioned_mibps,
         costs.effective_cost,
@@ -329,6 +332,9 @@ select
     starved.accelerator_model,
     coalesce(valued.volume_id, nullif(starved.disk, '')) as volume_id,
     regexp_extract(coalesce(valued.volume_id, nullif(starved.disk, '')), '[^/:]+$') as volume_short_id,
+    -- gcloud wants a name where Google's inventory has a number
+    coalesce(nullif(valued.volume_name, ''), regexp_extract(coalesce(valued.volume_id, nullif(starved.disk, '')), '[^/:]+$')) as volume_handle,
+    nullif(valued.volume_name, '') as volume_name,
     valued.volume_type,
     valued.provisioned_mibps,
     starved.running_hours,
