@@ -35,7 +35,7 @@ def keys(source: Source) -> dict[str, str]:
     usage_type = text("lineitemusagetype")
     return {
         "start_at": source.time("lineitemusagestartdate"),
-        "end_at": source.time("lineitemusageenddate"),
+        "end_at": source.end_time("lineitemusageenddate"),
         "hourly": f"coalesce(regexp_matches({usage_type}, {literal(_ACCELERATORS)}) or {text('lineitemlineitemtype')} = 'SavingsPlanRecurringFee', false)",
         "period_start": source.time("billbillingperiodstartdate"),
         "period_end": source.time("billbillingperiodenddate"),

@@ -79,13 +79,15 @@ _MAPPED = [
 
 def keys(source: Source) -> dict[str, str]:
     text = source.text
-    start = source.time("chargeperiodstart", "billingperiodstart")
+    # A line without a readable date of its own is counted as such, not dated by its period in silence.
+    start = source.time("chargeperiodstart" if source.has("chargeperiodstart") else "billingperiodstart")
     provider = text("serviceprovidername", "providername", "publishername", "invoiceissuername")
     mapped = {f"f_{name}": text(name.lower()) for name in _MAPPED}
     return {
         **mapped,
         "start_at": start,
-        "end_at": source.time("chargeperiodend"),
+        "end_at": source.end_time("chargeperiodend"),
+        "bill_day": f"({source.time('chargeperiodstart', 'billingperiodstart')})::date",
         "hourly": f"coalesce(regexp_matches(concat_ws(' ', {text('servicecategory')}, {text('servicename')}, {text('xservicecode')}), {literal(_COMPUTE)}), false)",
         "period_start": f"coalesce({source.time('billingperiodstart')}, date_trunc('month', {start}))",
         "period_end": source.time("billingperiodend"),

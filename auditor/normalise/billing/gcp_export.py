@@ -102,6 +102,8 @@ create or replace temp macro json_text(x) as
     case when x like '%{''%' then replace(replace(replace(replace(x, '''', '"'), ': None', ': null'), ': True', ': true'), ': False', ': false') else x end;
 create or replace temp macro sum_of_credits(cs) as
     coalesce(list_sum(list_transform(cs, lambda c: coalesce(try_cast(c.amount::varchar as decimal(30,12)), 0))), 0)::decimal(30,12);
+create or replace temp macro has_no_amount(cs) as
+    coalesce(list_bool_or(list_transform(cs, lambda c: c.amount is not null and try_cast(c.amount::varchar as decimal(30,12)) is null)), false);
 create or replace temp macro label(ls, wanted) as list_extract(list_filter(ls, lambda l: l.key = wanted), 1).value;
 create or replace temp macro labels_json(ls) as
     case when len(ls) > 0 then
@@ -134,10 +136,10 @@ def keys(source: Source) -> dict[str, str]:
     invoice = _field(source, "invoice", "month")
     return {
         "start_at": start,
-        "end_at": source.time(_column(source, "usage_end_time") or "usageendtime"),
+        "end_at": source.end_time(_column(source, "usage_end_time") or "usageendtime"),
         "bill_day": f"({source.time(_column(source, 'export_time') or 'exporttime')})::date",
         "hourly": f"coalesce(regexp_matches({sku}, {literal(_ACCELERATOR_SKU)}) or regexp_matches({spec}, {literal(_ACCELERATOR_MACHINE)}), false)",
-        "period_start": f"coalesce(try_strptime({invoice}, '%Y%m'), date_trunc('month', {start}))",
+        "period_start": f"coalesce(case when {invoice} like '20%' then try_strptime({invoice}, '%Y%m') end, date_trunc('month', {start}))",
         "payer": _plain(source, "billing_account_id"),
         "account": _field(source, "project", "id"),
         "account_name": _field(source, "project", "name"),

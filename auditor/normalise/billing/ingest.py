@@ -31,7 +31,7 @@ from auditor.tagging import TagSettings
 log = logging.getLogger(__name__)
 
 # A change of what a delivery becomes must re-derive what is in the lake.
-NORMALISER_VERSION = "2"
+NORMALISER_VERSION = "3"
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,14 @@ def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *
             select {select_keys}, {bill_day} as bill_day, {select_measures}, {start} as line_start, {end} as line_end, {hourly} as hourly
             from {opened.relation}
         ),
+        dated as (
+            -- A charge of more than ten years has no dates worth the name: commitments last five at most.
+            select * replace (
+                case when line_end > line_start + interval 10 year then null else line_start end as line_start,
+                case when line_end > line_start + interval 10 year then null else line_end end as line_end
+            )
+            from lines
+        ),
         slotted as (
             select
                 * exclude (line_start, line_end),
@@ -235,7 +243,7 @@ def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *
                     when hourly then date_trunc('hour', line_start) + interval 1 hour
                     else date_trunc('day', line_start) + interval 1 day
                 end as end_at
-            from lines
+            from dated
         )
         select {names}, bill_day, start_at, end_at, hourly, {sums}, count(*) as source_rows
         from slotted
@@ -257,6 +265,10 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, bill: invoice.Invoi
     if bill.unreadable:
         messages.append(
             f"{bill.unreadable:,} rows could not be read: their amount is no number, first {bill.example!r}"
+        )
+    if bill.doubtful:
+        messages.append(
+            f"{bill.doubtful:,} rows could not be read in full: their {bill.doubtful_name} is no number, first {bill.doubtful_example!r}"
         )
     undated = con.execute("select coalesce(sum(source_rows), 0) from aggregated where start_at is null").fetchone()
     lost = con.execute("delete from aggregated where start_at is null and period_start is null returning source_rows")

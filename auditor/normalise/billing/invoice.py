@@ -65,11 +65,18 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
 
 @dataclass(frozen=True)
 class Invoice:
-    """A delivery's own sums, and how many amounts are text that is no number, with one of them."""
+    """A delivery's own sums, and how many amounts are no number, with one of them.
+
+    `unreadable` are amounts the sums lack; `doubtful` those beside them, which are in no total of the bill or a part of
+    one: EffectiveCost, a credit.
+    """
 
     totals: Totals
     unreadable: int
     example: str | None
+    doubtful: int = 0
+    doubtful_name: str = ""
+    doubtful_example: str | None = None
 
 
 def read(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bool) -> Invoice:
@@ -84,31 +91,29 @@ def read(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bo
         },
         sum(row[7] for row in rows),
         next((str(row[8]) for row in rows if row[7]), None),
+        sum(row[9] for row in rows),
+        "credit" if family == "gcp" else "EffectiveCost",
+        next((str(row[10]) for row in rows if row[9]), None),
     )
 
 
 def _query(family: str, columns: _Columns, source: Source) -> str:
-    unreadable, example = _unreadable(family, source)
+    unreadable, example = _counted(source, *columns.amount)
+    doubtful, doubtful_example = _counted(source, *(["effectivecost"] if family == "focus" else []))
     return f"""
         select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime({columns.period}, '%Y-%m'), {columns.currency},
-            ({columns.day})::date, sum({source.money(*columns.amount)}), count(*), {unreadable}, {example}
+            ({columns.day})::date, sum({source.money(*columns.amount)}), count(*), {unreadable}, {example}, {doubtful}, {doubtful_example}
         from {source.relation} group by 1, 2, 3, 4, 5
     """
 
 
-def _unreadable(family: str, source: Source) -> tuple[str, str]:
-    """SQL that counts amounts that are no number, and shows one; Parquet has its own types and none."""
-    candidates = {
-        "cur": ("lineitemunblendedcost",),
-        "gcp": ("cost",),
-        "azure": ("costinbillingcurrency", "cost", "pretaxcost"),
-        "focus": ("billedcost",),
-    }[family]
-    column = next((quote(name) for name in candidates if source.columns.get(name) == "VARCHAR"), None)
-    if column is None:
+def _counted(source: Source, *names: str) -> tuple[str, str]:
+    """SQL that counts what is no number in the first of these columns that exists, and shows one."""
+    name = next((name for name in names if name in source.columns), None)
+    if name is None:
         return "0", "null"
-    test = f"{'is_no_comma_number' if source.has_decimal_commas else 'is_no_number'}({column})"
-    return f"count(*) filter (where {test})", f"any_value({column}) filter (where {test})"
+    test = source.is_no_amount(name)
+    return f"count(*) filter (where {test})", f"any_value({quote(name)}) filter (where {test})"
 
 
 def _gcp_query(source: Source) -> str:
@@ -123,13 +128,23 @@ def _gcp_query(source: Source) -> str:
         if credits != "null"
         else f"coalesce({flat_credits}, 0)"
     )
-    unreadable, example = _unreadable("gcp", source)
+    unreadable, example = _counted(source, "cost")
     listed = f", {credits} as credit_list" if credits != "null" else ""
+    if credits != "null":
+        odd, odd_example = "has_no_amount(credit_list)", "credit_list::varchar"
+    elif source.has("creditsamount"):
+        listed, odd, odd_example = (
+            f", creditsamount as odd, {source.is_no_amount('creditsamount')} as is_odd",
+            "is_odd",
+            "odd",
+        )
+    else:
+        odd, odd_example = "false", "null"
     return f"""
         select coalesce(payer, 'unknown'), account, strftime(period_start, '%Y-%m'), currency, bill_day, sum(amount + credited), count(*),
-            {unreadable}, {example}
+            {unreadable}, {example}, count(*) filter (where is_odd), any_value(left(odd_example::varchar, 80)) filter (where is_odd)
         from (
-            select payer, account, period_start, currency, bill_day, amount, cost, {credited if credits != "null" else "credited_flat"} as credited
+            select {odd} as is_odd, {odd_example} as odd_example, payer, account, period_start, currency, bill_day, amount, cost, {credited if credits != "null" else "credited_flat"} as credited
             from (
                 select {names["payer"]} as payer, {names["account"]} as account, {names["period_start"]} as period_start, {names["currency"]} as currency,
                     {names["bill_day"]} as bill_day, coalesce({cost}, 0) as amount, cost, {"0" if credits != "null" else credited} as credited_flat{listed}

@@ -91,13 +91,16 @@ class Source:
             elif kind_of == "VARCHAR":
                 found.append(f"{kind}_of_{'comma_' if self.has_decimal_commas else ''}text({quote(name)})")
             else:
-                found.append(f"{quote(name)}::{_NUMBER_TYPES[kind]}")
+                found.append(f"try_cast({quote(name)} as {_NUMBER_TYPES[kind]})")
         if not found:
             return f"null::{_NUMBER_TYPES[kind]}"
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
 
     def time(self, *names: str) -> str:
-        """SQL for the first of these columns that exists, as UTC TIMESTAMP; null where it cannot be read."""
+        """SQL for the first of these columns that exists, as UTC TIMESTAMP; null where it cannot be read.
+
+        A date before 2000 or after 2099 is none: it stands for "unknown" or "never".
+        """
         found = []
         for name in names:
             kind = self.columns.get(name)
@@ -107,17 +110,37 @@ class Source:
             if kind == "VARCHAR":
                 found.append(f"{'time_of_day_first' if self.is_day_first else 'time_of_text'}({column})")
             elif kind.startswith("TIMESTAMP WITH"):
-                found.append(f"({column} at time zone 'UTC')")
+                found.append(_within_century(f"({column} at time zone 'UTC')"))
             else:
-                found.append(f"{column}::timestamp")
+                found.append(_within_century(f"{column}::timestamp"))
         if not found:
             return "null::timestamp"
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def end_time(self, name: str) -> str:
+        """SQL for the end of a charge: as `time`, but the year 2100 for every later one, so that it is not taken for a blank."""
+        kind = self.columns.get(name)
+        if kind is None:
+            return "null::timestamp"
+        column = quote(name)
+        is_late = f"is_endless({column})" if kind == "VARCHAR" else f"{column} >= '2100-01-01'"
+        return f"case when {is_late} then timestamp '2100-01-01' else {self.time(name)} end"
+
+    def is_no_amount(self, name: str) -> str:
+        """SQL that tells whether this column, which is there, holds something that is no amount of money."""
+        column, kind = quote(name), self.columns[name]
+        if kind == "VARCHAR":
+            return f"{'is_no_comma_number' if self.has_decimal_commas else 'is_no_number'}({column})"
+        return f"({column} is not null and {self.money(name)} is null)"
 
 
 _NUMBER_TYPES = {"money": "decimal(30,12)", "quantity": "decimal(38,12)"}
 
 MACROS = texts.MACROS
+
+
+def _within_century(column: str) -> str:
+    return f"case when {column} >= '2000-01-01' and {column} < '2100-01-01' then {column} end"
 
 
 def open_source(

@@ -28,11 +28,11 @@ create or replace temp macro money_of_text(x) as
     case when is_dressed(x) then try_cast(plain_number(x) as decimal(30,12)) else try_cast(x as decimal(30,12)) end;
 create or replace temp macro quantity_of_text(x) as
     case when is_dressed(x) then try_cast(plain_number(x) as decimal(38,12)) else try_cast(x as decimal(38,12)) end;
+-- What does not fit a DECIMAL(30,12), infinity and NaN are no amounts either.
 create or replace temp macro is_no_number(x) as
     case
-        when try_cast(x as double) is not null then false
-        when blank_to_null(x) is null then false
-        else try_cast(plain_number(x) as double) is null
+        when money_of_text(x) is not null then false
+        else blank_to_null(x) is not null or trim(x) = 'NaN'
     end;
 
 -- A file whose numbers have decimal commas: `1.234,56`.
@@ -42,30 +42,36 @@ create or replace temp macro money_of_comma_text(x) as money_of_text(with_point(
 create or replace temp macro quantity_of_comma_text(x) as quantity_of_text(with_point(x));
 create or replace temp macro is_no_comma_number(x) as is_no_number(with_point(x));
 
+-- Only years from 2000 to 2099 are dates of a bill: `9999-12-31` stands for none, year 1 is a blank of some language.
 -- DuckDB takes 5/1/25 for the year 5, so its own reading is asked only where a year of four digits stands in front.
 create or replace temp macro plain_time(x) as
     case
+        when x[5] = '-' and not prefix(x, '20') then null
         when x[5] = '-' then case when suffix(x, ' UTC') then try_cast(replace(x, ' UTC', '') as timestamp) else try_cast(x as timestamp) end
-        when regexp_matches(trim(x), '^\\d{4}-') then try_cast(trim(x) as timestamp)
-        when regexp_matches(trim(x), '^\\d{4}/') then try_strptime(trim(x), ['%Y/%m/%d', '%Y/%m/%d %H:%M:%S'])
-        when regexp_matches(trim(x), '^\\d{16}$') then make_timestamp(trim(x)::bigint)
-        when regexp_matches(trim(x), '^\\d+-[A-Za-z]{3}-\\d+$') then try_strptime(regexp_replace(trim(x), '-(\\d\\d)$', '-20\\1'), '%d-%b-%Y')
-        else try_strptime(trim(x), ['%Y%m%d', '%d.%m.%Y', '%b %d, %Y'])
+        when regexp_matches(trim(x), '^20\\d\\d-') then try_cast(trim(x) as timestamp)
+        when regexp_matches(trim(x), '^20\\d\\d/') then try_strptime(trim(x), ['%Y/%m/%d', '%Y/%m/%d %H:%M:%S'])
+        when regexp_matches(trim(x), '^\\d{16}$') and trim(x) between '0946684800000000' and '4102444799999999' then make_timestamp(trim(x)::bigint)
+        when regexp_matches(trim(x), '^\\d+-[A-Za-z]{3}-(20)?\\d\\d$') then try_strptime(regexp_replace(trim(x), '-(\\d\\d)$', '-20\\1'), '%d-%b-%Y')
+        when regexp_matches(trim(x), '^20\\d{6}$|20\\d\\d$') then try_strptime(trim(x), ['%Y%m%d', '%d.%m.%Y', '%b %d, %Y'])
     end;
 create or replace temp macro time_of_text(x) as
     case
+        when x[5] = '-' and not prefix(x, '20') then null
         when x[5] = '-' and not suffix(x, ' UTC') then try_cast(x as timestamp)
         when not contains(x, '/') or (x[5] = '/' and x[2] <> '/' and x[3] <> '/') then plain_time(x)
         when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%m/%d/%y', '%m/%d/%y %H:%M', '%m/%d/%y %I:%M:%S %p'])
-        else try_strptime(trim(x), ['%m/%d/%Y', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %H:%M', '%m/%d/%Y %I:%M:%S %p'])
+        when regexp_matches(trim(x), '/20\\d\\d( |$)') then try_strptime(trim(x), ['%m/%d/%Y', '%m/%d/%Y %H:%M:%S', '%m/%d/%Y %H:%M', '%m/%d/%Y %I:%M:%S %p'])
     end;
 create or replace temp macro time_of_day_first(x) as
     case
+        when x[5] = '-' and not prefix(x, '20') then null
         when x[5] = '-' and not suffix(x, ' UTC') then try_cast(x as timestamp)
         when not contains(x, '/') or (x[5] = '/' and x[2] <> '/' and x[3] <> '/') then plain_time(x)
         when regexp_matches(trim(x), '^\\d+/\\d+/\\d{2}( |$)') then try_strptime(trim(x), ['%d/%m/%y', '%d/%m/%y %H:%M'])
-        else try_strptime(trim(x), ['%d/%m/%Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y %H:%M'])
+        when regexp_matches(trim(x), '/20\\d\\d( |$)') then try_strptime(trim(x), ['%d/%m/%Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y %H:%M'])
     end;
+-- The end of a charge that has none lies beyond every bill, so that its length tells.
+create or replace temp macro is_endless(x) as x[5] = '-' and x >= '21';
 """
 
 _SLASHED = re.compile(r"\b\d{1,2}/\d{1,2}/(\d{4}|\d{2})\b")

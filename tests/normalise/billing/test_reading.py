@@ -6,7 +6,9 @@ import json
 import tarfile
 import zipfile
 from decimal import Decimal
+from pathlib import Path
 
+import duckdb
 import pytest
 import zstandard
 from bill_files import Audit, as_csv, as_json_lines, as_parquet, azure_line, cur_line, focus_line, gcp_line, gz
@@ -343,3 +345,99 @@ def test_nul_bytes_are_left_out_and_said(audit: Audit) -> None:
     assert "cur.csv.zst: 1 NUL bytes were left out" in audit.messages
     assert audit.total() == 16
     assert ("i-1",) in audit.rows("distinct ResourceId")
+
+
+@pytest.mark.parametrize("amount", ["1e18", "-1000000000000000000", "inf", "Infinity", "NaN", "nan", "1e400"])
+def test_an_amount_that_no_bill_can_hold_is_counted_as_unreadable(audit: Audit, amount: str) -> None:
+    audit.take({"cur.csv": as_csv([*LINES, cur_line(cost=amount, day=9)])})
+    assert audit.statuses == ["failed"]
+    assert f"1 rows could not be read: their amount is no number, first {amount!r}" in audit.messages
+    assert audit.total() == 12
+
+
+def changed(content: bytes, replacement: str, folder: Path) -> bytes:
+    """The Parquet file with one column given by SQL."""
+    (folder / "before.parquet").write_bytes(content)
+    with duckdb.connect() as con:
+        con.execute(
+            f"copy (select * replace ({replacement}) from '{folder / 'before.parquet'}') to '{folder / 'after.parquet'}'"
+        )
+    return (folder / "after.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("amount", ["1e18::double", "'inf'::double", "'nan'::double", "1e25::decimal(38,2)"])
+def test_a_parquet_amount_that_no_bill_can_hold_is_counted_as_unreadable(
+    audit: Audit, amount: str, tmp_path: Path
+) -> None:
+    odd = f"""case when "lineItem/UsageStartDate"::date = '2026-10-04' then {amount} else 1.5 end as "lineItem/UnblendedCost\""""
+    audit.take({"cur.parquet": changed(as_parquet(LINES, tmp_path), odd, tmp_path)})
+    assert audit.statuses == ["failed"]
+    assert "1 rows could not be read: their amount is no number" in audit.messages
+    assert audit.total() == D("4.5")
+
+
+@pytest.mark.parametrize("amount", ["999999999999999999", "1E15", "1e-12", "(10.00)", "$1,234.50", ""])
+def test_large_small_and_dressed_amounts_are_numbers(audit: Audit, amount: str) -> None:
+    audit.take({"cur.csv": as_csv([*LINES, cur_line(cost=amount, day=9)])})
+    assert audit.statuses == ["ok"]
+
+
+def test_an_effective_cost_that_is_no_number_makes_the_source_failed(audit: Audit) -> None:
+    audit.take({"focus.csv": as_csv([focus_line("1"), focus_line("2", day=2, EffectiveCost="abc")])})
+    assert audit.statuses == ["failed"]
+    assert "1 rows could not be read in full: their EffectiveCost is no number, first 'abc'" in audit.messages
+    assert audit.total() == 3
+
+
+def test_a_credit_that_is_no_number_makes_the_source_failed(audit: Audit) -> None:
+    credits = [{"name": "Sustained usage", "type": "SUSTAINED_USAGE_DISCOUNT", "amount": "abc"}]
+    audit.take({"gcp.jsonl": as_json_lines([gcp_line("1"), gcp_line("2", day=2, credits=credits)])})
+    assert audit.statuses == ["failed"]
+    assert "1 rows could not be read in full: their credit is no number" in audit.messages
+    assert audit.total() == 3
+
+
+NO_DATES = ["not a date", "2026-02-30T00:00:00Z", "9999-12-31T00:00:00Z", "0001-01-01T00:00:00Z", "1/1/0001", ""]
+
+
+@pytest.mark.parametrize("start", NO_DATES)
+def test_a_charge_without_a_readable_date_counts_on_the_first_day_of_its_period(audit: Audit, start: str) -> None:
+    audit.take({"focus.csv": as_csv([focus_line("1", day=5), focus_line("2", day=6, ChargePeriodStart=start)])})
+    assert "1 rows have no readable date; they count on the first day of their billing period" in audit.messages
+    assert audit.rows("day::varchar, BilledCost") == [("2026-10-01", D(2)), ("2026-10-05", D(1))]
+    assert audit.differences() == {D(0)}
+
+
+@pytest.mark.parametrize("start", NO_DATES)
+def test_a_charge_without_any_readable_date_is_left_out_and_fails_its_source(audit: Audit, start: str) -> None:
+    odd = focus_line("2", ChargePeriodStart=start, BillingPeriodStart=start)
+    audit.take({"focus.csv": as_csv([focus_line("1"), odd])})
+    assert audit.statuses == ["failed"]
+    assert "1 rows could not be read: they have no date and no billing period" in audit.messages
+    assert audit.total() == 1
+
+
+@pytest.mark.parametrize("end", ["9999-12-31T00:00:00Z", "2100-01-01T00:00:00Z", "2037-01-01T00:00:00Z"])
+def test_a_charge_of_more_than_ten_years_has_no_dates(audit: Audit, end: str) -> None:
+    audit.take({"focus.csv": as_csv([focus_line("2", day=6, ChargePeriodEnd=end)])})
+    assert "1 rows have no readable date" in audit.messages
+    assert audit.rows("day::varchar, BilledCost") == [("2026-10-01", D(2))]
+
+
+def test_an_endless_charge_in_parquet_has_no_dates(audit: Audit, tmp_path: Path) -> None:
+    endless = "timestamp '9999-12-31' as ChargePeriodEnd"
+    audit.take({"focus.parquet": changed(as_parquet([focus_line("2", day=6)], tmp_path), endless, tmp_path)})
+    assert "1 rows have no readable date" in audit.messages
+    assert audit.rows("day::varchar, BilledCost") == [("2026-10-01", D(2))]
+
+
+def test_a_commitment_of_five_years_is_spread_over_them(audit: Audit) -> None:
+    line = focus_line("1826", ChargePeriodStart="2026-01-01", ChargePeriodEnd="2031-01-01")
+    assert audit.take({"focus.csv": as_csv([line])}).rows("count(*), sum(BilledCost)") == [(1826, D(1826))]
+
+
+@pytest.mark.parametrize("name", ["bill[1].csv", "b*.csv", "q[1]/cur.csv"])
+def test_a_name_that_reads_as_a_pattern_is_the_file_itself(audit: Audit, name: str) -> None:
+    other = as_csv([cur_line(cost="100", day=20, **{"lineItem/ResourceId": "i-2"})])
+    audit.take({name: TEXT, "bill1.csv": other, "q1/cur.csv": other + "\r\n"})
+    assert audit.total(where="ResourceId = 'i-1'") == 12
