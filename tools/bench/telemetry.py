@@ -130,6 +130,8 @@ def _bill_a_fleet(con: duckdb.DuckDBPyConnection) -> None:
 def _run_rules(con: duckdb.DuckDBPyConnection) -> None:
     rules = load_rules([room("rules")])
     result = detect(con, rules, {"aws": RuleWindow(START, END)})
+    slowest = sorted(result.seconds.items(), key=lambda item: item[1], reverse=True)[:6]
+    print("slowest rules:", ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest), file=sys.stderr)
     failed = [entry for entry in result.coverage if entry.status == "failed"]
     if failed:
         raise SystemExit(f"{failed[0].rule_id}: {failed[0].reason}")
