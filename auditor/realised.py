@@ -5,16 +5,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from auditor import money
 from auditor.finding import Finding
 from auditor.records import RealisedSaving
 
+if TYPE_CHECKING:
+    import duckdb
+
+_MONTH_DAYS = Decimal(730) / 24  # the month that estimates are made for
+
 
 def realised_savings(
-    con: duckdb.DuckDBPyConnection, resolved: Sequence[Finding], ends: Mapping[str, date]
+    con: "duckdb.DuckDBPyConnection", resolved: Sequence[Finding], ends: Mapping[str, date]
 ) -> list[RealisedSaving]:
     """One row per finding and billing period since the finding's window, up to `ends`, the end of complete data per provider.
 
@@ -41,8 +45,19 @@ def realised_savings(
     return rows
 
 
+def estimated_savings(finding: Finding, billing_period: str, end: date) -> Decimal | None:
+    """The net savings estimated for the days that `realised_savings` compares in a billing period, given the same `end`.
+
+    Null where it compares none.
+    """
+    for period, _, days in _months(finding.window_end.date(), end):
+        if period == billing_period:
+            return money.quantise(finding.monthly_savings_net * days / _MONTH_DAYS)
+    return None
+
+
 def _daily_costs(
-    con: duckdb.DuckDBPyConnection, findings: Sequence[Finding]
+    con: "duckdb.DuckDBPyConnection", findings: Sequence[Finding]
 ) -> dict[tuple[str, str, str], dict[date, Decimal]]:
     """(provider, ResourceId, currency) -> day -> EffectiveCost."""
     costs: dict[tuple[str, str, str], dict[date, Decimal]] = defaultdict(dict)

@@ -2,6 +2,7 @@
 
 from auditor.deliver.chat import hand_over_chat as hand_over_chat
 from auditor.deliver.digest import Digest as Digest
+from auditor.deliver.digest import Saved as Saved
 from auditor.deliver.digest import make_digest as make_digest
 from auditor.deliver.files import drop as drop
 from auditor.deliver.handover import Handover as Handover

@@ -21,7 +21,8 @@ def message(digest: Digest) -> str:
     if digest.is_first or digest.kind == "report":
         lines += ["Worth most:", *_listed(digest.open, min(LISTED, digest.rows))]
     for saved in digest.realised:
-        lines.append(f"Saved in {saved.billing_period}: {words.money(saved.savings, saved.currency)} by the bill")
+        amount, estimated = (words.money(each, saved.currency) for each in (saved.savings, saved.estimated))
+        lines.append(f"Saved in {saved.billing_period}: {amount} by the bill, {estimated} estimated for the same days")
     lines += [f"Unknown whether it arrived: {text}" for text in digest.unknown]
     if digest.report_url:
         lines.append(digest.report_url)

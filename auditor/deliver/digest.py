@@ -7,6 +7,7 @@ from typing import Any
 
 from auditor import money
 from auditor.deliver import words
+from auditor.finding import Finding
 from auditor.records import FindingChange, RealisedSaving
 
 _OPEN = ("new", "open", "reopened", "acknowledged")
@@ -47,13 +48,37 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """What the bill of a period shows that a resolved finding saved, and what had been estimated for the same days."""
+
+    saving: RealisedSaving
+    finding: Finding
+    estimated: Decimal
+
+
+@dataclass(frozen=True)
+class SavedItem:
+    """One resolved finding beside the bill of a period."""
+
+    title: str
+    where: str
+    savings: Decimal
+    estimated: Decimal
+
+
+@dataclass(frozen=True)
 class Realised:
-    """What the bill of a period shows that resolved findings saved, beside the estimate for as many days."""
+    """What the bill of a period shows that resolved findings saved, beside the estimate for the same days.
+
+    `items` are those that saved most, at most as many as rows of the digest; `findings` counts all of them.
+    """
 
     billing_period: str
     currency: str
     savings: Decimal
+    estimated: Decimal
     findings: int
+    items: tuple[SavedItem, ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +130,7 @@ def make_digest(
     *,
     kind: str,
     is_first: bool,
-    realised: Iterable[RealisedSaving] = (),
+    realised: Iterable[Saved] = (),
     notices: Sequence[str] = (),
     unknown: Sequence[str] = (),
     owner: str | None = None,
@@ -148,7 +173,7 @@ def make_digest(
         ),
         resolved=tuple(item for item in gone if item.savings >= min_savings),
         unlisted=len(told) - len(listed),
-        realised=_realised(realised),
+        realised=_realised(realised, rows),
         notices=tuple(words.plain(notice, 300) for notice in notices),
         unknown=tuple(unknown),
         failed_sources=tuple(
@@ -175,15 +200,14 @@ def _sum(findings: Sequence[Mapping[str, Any]], currency: str, confidences: Sequ
 
 
 def _item(finding: Mapping[str, Any]) -> Item:
-    where = finding["resource_name"] or finding["resource_id"] or finding["service"] or "—"
-    place = " · ".join(part for part in (finding["provider"], finding["account_id"], finding["region"]) if part)
+    name = finding["resource_name"] or finding["resource_id"] or finding["service"] or "—"
     return Item(
         id=finding["id"],
         rule_id=finding["rule_id"],
         title=words.plain(finding["title"], 120),
         severity=finding["severity"],
         confidence=finding["confidence"],
-        where=f"{words.plain(where, 80)} ({words.plain(place, 100)})",
+        where=_where(name, finding["provider"], finding["account_id"], finding["region"]),
         owner=None if finding["owner"] is None else words.plain(finding["owner"], 60),
         reason=words.plain(finding["reason"], 280),
         remedy=words.plain(finding["remediation"]["summary"], 200),
@@ -194,15 +218,14 @@ def _item(finding: Mapping[str, Any]) -> Item:
 
 def _gone(change: FindingChange) -> Item:
     record = change.record
-    where = record.resource_name or record.resource_id or record.subject
-    place = " · ".join(part for part in (record.provider, record.sub_account_id, record.region_id) if part)
+    name = record.resource_name or record.resource_id or record.subject
     return Item(
         id=record.id,
         rule_id=record.rule_id,
         title=words.plain(record.title, 120),
         severity=record.severity,
         confidence=record.confidence,
-        where=f"{words.plain(where, 80)} ({words.plain(place, 100)})",
+        where=_where(name, record.provider, record.sub_account_id, record.region_id),
         owner=None if record.owner is None else words.plain(record.owner, 60),
         reason="",
         remedy="",
@@ -225,14 +248,45 @@ def _parts(ledger: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
     )
 
 
-def _realised(savings: Iterable[RealisedSaving]) -> tuple[Realised, ...]:
+def _realised(savings: Iterable[Saved], rows: int) -> tuple[Realised, ...]:
     """The newest two billing periods by currency: the month that runs and the one before."""
-    sums: dict[tuple[str, str], list[Decimal]] = {}
-    for saving in savings:
-        sums.setdefault((saving.billing_period, saving.billing_currency), []).append(saving.realised_savings)
-    newest = sorted({period for period, _ in sums}, reverse=True)[:2]
+    groups: dict[tuple[str, str], list[Saved]] = {}
+    for each in savings:
+        groups.setdefault((each.saving.billing_period, each.saving.billing_currency), []).append(each)
+    newest = sorted({period for period, _ in groups}, reverse=True)[:2]
     return tuple(
-        Realised(period, currency, money.total(amounts), len(amounts))
-        for (period, currency), amounts in sorted(sums.items(), reverse=True)
+        Realised(
+            period,
+            currency,
+            money.total(each.saving.realised_savings for each in group),
+            money.total(each.estimated for each in group),
+            len(group),
+            tuple(_saved(each) for each in sorted(group, key=_most_saved)[:rows]),
+        )
+        for (period, currency), group in sorted(groups.items(), reverse=True)
         if period in newest
     )
+
+
+def _most_saved(each: Saved) -> tuple[Decimal, str]:
+    return -each.saving.realised_savings, each.finding.id
+
+
+def _saved(each: Saved) -> SavedItem:
+    finding = each.finding
+    return SavedItem(
+        words.plain(finding.title, 120),
+        _where(
+            finding.resource_name or finding.resource_id or finding.subject,
+            finding.provider,
+            finding.sub_account_id,
+            finding.region_id,
+        ),
+        each.saving.realised_savings,
+        each.estimated,
+    )
+
+
+def _where(name: str, *places: str | None) -> str:
+    place = " · ".join(part for part in places if part)
+    return f"{words.plain(name, 80)} ({words.plain(place, 100)})"

@@ -116,6 +116,7 @@ def _environment() -> Environment:
     )
     made.filters["money"] = words.money
     made.filters["percent"] = words.percent
+    made.filters["unbroken"] = words.unbroken
     made.filters["day_before"] = words.day_before
     made.globals["count"] = words.count
     made.globals["a_month"] = words.a_month

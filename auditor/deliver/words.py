@@ -1,5 +1,6 @@
 """Writes figures and foreign text for messages."""
 
+import re
 from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -20,6 +21,11 @@ def a_month(savings: Decimal, currency: str) -> str:
 def percent(part: Decimal, whole: Decimal) -> str:
     """`18 %`, or nothing where there is no whole."""
     return f"{(100 * part / whole).quantize(Decimal(1), ROUND_HALF_UP)} %" if whole else ""
+
+
+def unbroken(text: str) -> str:
+    """The text with its amounts of money kept on one line."""
+    return re.sub(r"\b([A-Z]{3}) (-?\d)", "\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def count(number: int, noun: str) -> str:

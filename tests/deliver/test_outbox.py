@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from auditor import outbox, render
 from auditor.outbox import current_slot, recipients, send_slot
+from auditor.records import RealisedSaving
 from auditor.settings import Settings, parse
 from auditor.state import State
 from auditor.stored import dump_extras
@@ -220,6 +222,7 @@ def test_readers_choose_what_they_want() -> None:
 SENDS = """
 import sys, os, signal, json
 from datetime import timedelta
+from decimal import Decimal
 from auditor import deliver, outbox
 from auditor.settings import parse
 from auditor.state import State
@@ -320,3 +323,21 @@ def test_the_message_id_differs_for_each_reader_and_slot() -> None:
         for slot in ("report a", "report b")
     }
     assert len(ids) == 4
+
+
+def test_a_mail_tells_what_a_resolved_finding_saved_beside_its_estimate_for_the_same_days(
+    state: State, post: Post, clock: Clock
+) -> None:
+    [known] = state.list_findings()
+    # the finding's window ends with February, the bill with 10 March: 10 of the 730 / 24 days of its 100 a month
+    run = state.begin_run()
+    state.record_findings(run, [], {("gpu.idle_instance", "aws")})
+    windows = {"aws": {"start": "2026-02-09T00:00:00Z", "end": "2026-03-11T00:00:00Z"}}
+    state.finish_run(run, "complete", a_document(id=run, windows=windows), extras=dump_extras(render.Extras()))
+    saving = RealisedSaving(known.id, "2026-03", "USD", Decimal(33), Decimal(3), Decimal(30))
+    of_another_day = replace(saving, billing_period="2026-04")
+    state.record_realised(run, [saving, of_another_day])
+    send(state, configured(post.port), clock)
+    text = post.mails[0].get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    assert "- 2026-03: USD 30.00\n  1 resolved finding; estimated for the same days: USD 32.88" in text
+    assert "2026-04" not in text
