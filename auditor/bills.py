@@ -16,6 +16,7 @@ from auditor.records import DeliveryRecord
 UNKNOWN = "unknown"  # the billing account of a bill that names none
 # Answers of cost APIs: sums without resources, which stand in only where no bill is.
 _COARSE = ("aws-cost-explorer", "azure-query")
+_RESTATED = Decimal("0.005")  # by which the newest days may have grown between two questions
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _is_newer(bill: Bill, other: Bill) -> bool:
 
 
 def choose(bills: Sequence[Bill]) -> Choice:
-    """Takes each (billing account, sub account, period) from one source; days before or after it from the next one.
+    """Takes each (billing account, sub account, period) from one source, from two where they tell of different weeks.
 
     Azure's actual and amortized exports of one account are two halves of one bill and count both.
     """
@@ -213,17 +214,20 @@ def _ordered(group: Sequence[Bill]) -> list[Bill]:
 def _conflicts(group: Sequence[Bill], account: str) -> Iterator[tuple[Bill, tuple[str | None, str | None], Bill]]:
     """(bill, (sub account, day), the bill that counts in its stead) for everything that must give way."""
     ordered = _ordered(group)
-    subs = {
-        bill.id: {total.sub_account_id for total in bill.totals if total.billing_account_id == account}
+    units = {
+        bill.id: {
+            (total.sub_account_id, total.bill_day) for total in bill.totals if total.billing_account_id == account
+        }
         for bill in ordered
     }
     lost: dict[str, set[tuple[str | None, str | None]]] = {bill.id: set() for bill in ordered}
     for position, bill in enumerate(ordered):
-        units = {(total.sub_account_id, total.bill_day) for total in bill.totals if total.billing_account_id == account}
-        for sub, day in sorted(units, key=str):
+        for sub, day in sorted(units[bill.id], key=str):
             for other in _rivals(bill, ordered, position, account, day):
-                holds = sub in subs[other.id] and (other.spans(day, account) or not _comparable(bill, other))
-                if holds and (sub, day) not in lost[other.id]:
+                # What gave way itself takes nobody's place.
+                standing = units[other.id] - lost[other.id]
+                holds = any(name == sub for name, _ in standing) and (sub, day) not in lost[other.id]
+                if holds and _tells(other, bill, day, account):
                     lost[bill.id].add((sub, day))
                     yield bill, (sub, day), other
                     break
@@ -250,11 +254,33 @@ def _same_side(bill: Bill, other: Bill) -> bool:
     return bill.role is None or other.role is None or bill.role == other.role
 
 
+def _tells(other: Bill, bill: Bill, day: str | None, account: str) -> bool:
+    """Whether another bill of the account counts in place of this one on a day.
+
+    Another export of the same weeks counts whole, so that no month is put together from two; one that ends where this
+    one begins does not. Of one export's own deliveries, and of Google's appended rows, each day is told by one.
+    """
+    if not _comparable(bill, other):
+        return True
+    if other.export == bill.export or other.counts_by_export:
+        return other.spans(day, account)
+    mine, theirs = bill.days(account), other.days(account)
+    if not mine or not theirs or bill.is_monthly or other.is_monthly:
+        return True
+    return min(mine) <= max(theirs) and min(theirs) <= max(mine)
+
+
 def _comparable(bill: Bill, other: Bill) -> bool:
     return bill.counts_by_export == other.counts_by_export
 
 
 def _coarse_conflicts(bills: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTotal, Bill]]:
+    """What of the answers of cost APIs must give way: to a bill, or to another answer about the same money."""
+    yield from _answered_by_bills(bills)
+    yield from _answered_twice([bill for bill in bills if bill.is_coarse])
+
+
+def _answered_by_bills(bills: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTotal, Bill]]:
     """What cost APIs say of sub accounts for which there is a bill; an answer without accounts speaks of all of them."""
     full = [bill for bill in bills if not bill.is_coarse]
     for bill in bills:
@@ -274,6 +300,49 @@ def _coarse_conflicts(bills: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTota
             )
             if holder is not None:
                 yield bill, total, holder
+
+
+def _answered_twice(answers: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTotal, Bill]]:
+    """Days that an answer shares with a better one that splits the same sum by other groups: by a tag, say, or a service."""
+    days = {answer.id: {total.bill_day for total in answer.totals} for answer in answers}
+    ordered = sorted(answers, key=lambda answer: answer.rank, reverse=True)
+    for position, answer in enumerate(ordered):
+        for other in ordered[:position]:
+            shared = days[answer.id] & days[other.id]
+            if not shared or not _same_sum(answer, other, shared):
+                continue
+            days[answer.id] -= shared
+            named = {total.sub_account_id for total in other.totals}
+            for total in answer.totals:
+                if total.bill_day in shared and (None in named or total.sub_account_id in (None, *named)):
+                    yield answer, total, other
+
+
+def _same_sum(answer: Bill, other: Bill, days: set[str | None]) -> bool:
+    """Whether two answers to different questions add up to the same in the days and accounts that they share.
+
+    An answer does not tell by which filter it was asked for, so only the sum shows that two are about the same charges.
+    """
+
+    def asked(bill: Bill) -> tuple[str, str, str, str]:
+        return bill.provider, bill.format, bill.billing_period, bill.export.rpartition("/")[2]
+
+    if asked(answer)[:3] != asked(other)[:3] or asked(answer) == asked(other):
+        return False
+    accounts = [{total.sub_account_id for total in bill.totals} for bill in (answer, other)]
+    shared = accounts[0] & accounts[1] if None not in accounts[0] | accounts[1] else None
+    sums: list[dict[str, Decimal]] = [{}, {}]
+    for found, bill in zip(sums, (answer, other), strict=True):
+        for total in bill.totals:
+            if total.bill_day in days and (shared is None or total.sub_account_id in shared):
+                found[total.currency] = found.get(total.currency, Decimal(0)) + total.source_billed_cost
+    mine, theirs = sums
+    return (
+        bool(mine)
+        and any(mine.values())
+        and mine.keys() == theirs.keys()
+        and all(abs(mine[currency] - theirs[currency]) <= abs(theirs[currency]) * _RESTATED for currency in mine)
+    )
 
 
 def _counted(
@@ -313,6 +382,8 @@ def _name(bill: Bill) -> str:
 
 
 def _why(winner: Bill, loser: Bill) -> str:
+    if winner.is_coarse:
+        return "with the same sum by other groups"
     if loser.is_coarse:
         return "line by line"
     if winner.export == loser.export:

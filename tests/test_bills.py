@@ -57,10 +57,17 @@ def test_the_bill_with_resource_ids_comes_first() -> None:
     }
 
 
-def test_days_outside_the_better_bill_come_from_the_other() -> None:
+def test_another_export_of_the_same_weeks_gives_way_whole() -> None:
     assert counted(bill("ids", range(5, 11)), bill("plain", range(1, 13), has_resource_ids=False)) == {
         "ids": 6,
-        "plain": 6,
+        "plain": 0,
+    }
+
+
+def test_two_exports_of_different_weeks_both_count() -> None:
+    assert counted(bill("new", range(16, 31)), bill("old", range(1, 16), has_resource_ids=False)) == {
+        "new": 15,
+        "old": 15,
     }
 
 
@@ -174,7 +181,7 @@ def test_no_day_counts_twice_on_one_side_and_none_is_lost(drawn: list[tuple[set[
     for each in given_bills:
         for total in each.totals:
             assert choice.counts(each, total) or any(
-                other.spans(total.bill_day, total.billing_account_id)
+                bills._tells(other, each, total.bill_day, total.billing_account_id)
                 for other in counting.values()
                 if other is not each
             )
