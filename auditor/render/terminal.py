@@ -104,11 +104,14 @@ def _top(document: Mapping[str, Any]) -> Any:
     opened = view.opened(document)
     if not opened:
         return _text("No open finding.", "bold")
+    saving = [finding for finding in opened if figures.amount(finding["monthly_savings_net"]) > 0]
+    if not saving:
+        return _text(f"No finding that saves money among {view.plural(len(opened), 'open finding')}.", "bold")
     table = _grid("left", "right")
     table.add_row(
         _text(f"Worth most of {view.plural(len(opened), 'open finding')}", "bold"), _text("net a month", "dim")
     )
-    for finding in opened[:TOP]:
+    for finding in saving[:TOP]:
         what = _text(shorten(visible(finding["title"]), 58))
         place = f"{finding['severity']}, {finding['confidence']} confidence · {view.subject(finding)}"
         what.append("\n")
