@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -71,6 +71,7 @@ class Service:
         beat_seconds: float = BEAT_SECONDS,
     ) -> None:
         self.stop = threading.Event()
+        self.failure: Exception | None = None
         self._state = state
         self._crons = crons
         self._jobs = jobs
@@ -85,12 +86,15 @@ class Service:
         self._is_ready = False
 
     def run(self) -> None:
-        """Come round until told to stop."""
-        with self._alarm_clock(), self._heart():
-            while not self.stop.is_set():
-                self.come_round()
-                self._wake.wait(self._poll)
-                self._wake.clear()
+        """Come round until told to stop. Made for a thread: what ends it early is kept as `failure`, not raised."""
+        try:
+            with self._alarm_clock(), self._heart():
+                while not self.stop.is_set() and self.failure is None:
+                    self.come_round()
+                    self._wake.wait(self._poll)
+                    self._wake.clear()
+        except Exception as error:
+            self.failure = error
 
     def wake(self) -> None:
         """Look at once for what is due."""
@@ -168,7 +172,7 @@ class Service:
             return "failed", str(error), self._next_try(job, due)
         except Exception as error:
             # whatever it is, it must not end the service: the other jobs go on, and this one is tried again
-            log.exception("job broke job=%s slot=%s", job, due.slot)
+            log.debug("job broke job=%s slot=%s", job, due.slot, exc_info=True)
             return "failed", f"{type(error).__name__}: {error}", self._next_try(job, due)
         return "done", None, None
 
@@ -207,6 +211,12 @@ class Service:
                         running.is_lost = True
                 except LakeError as error:
                     log.warning("claim not renewed job=%s reason=%s", running.job, error)
+                except Exception as error:
+                    # without a heart the claim runs out and another daemon runs the slot: this one must end, and say so
+                    running.is_lost = True
+                    self.failure = error
+                    self.wake()
+                    return
 
         thread = threading.Thread(target=beat, name="auditor-heart", daemon=True)
         thread.start()
@@ -273,10 +283,16 @@ class Service:
 
 
 def run_service(settings: Settings, data_dir: Path, config: Path | None, listen: str | None) -> None:
-    """Serve until SIGTERM or SIGINT. Raises SettingsError and LakeError for what is wrong at the start."""
+    """Serve until SIGTERM or SIGINT.
+
+    Raises SettingsError and LakeError for what is wrong at the start, and whatever ended the service by itself.
+    """
     if settings.schedule.pull is not None:
         raise SettingsError("[schedule] pull: no live source is configured, and an audit reads files by itself")
-    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"the data directory {data_dir} cannot be made: {error.strerror}") from error
     with State.open(settings.state.address(data_dir)) as state:
         jobs = _Jobs(state, settings, data_dir, config)
         crons = settings.schedule.crons()
@@ -294,6 +310,9 @@ def run_service(settings: Settings, data_dir: Path, config: Path | None, listen:
             systemd.notify("STOPPING=1")
             service.wake()
             worker.join(settings.service.stop_seconds + 5)
+            if service.failure is not None:
+                log.error("service died reason=%s: %s", type(service.failure).__name__, service.failure)
+                raise service.failure
             log.info("service stopped finished=%s", not worker.is_alive())
 
 
@@ -358,7 +377,8 @@ class _Jobs:
             for line in child.stderr or ():
                 said.append(line.rstrip())
                 del said[:-20]
-                sys.stderr.write(line)
+                with suppress(OSError):  # our own log may be gone; the audit must not wait for a reader
+                    sys.stderr.write(line)
 
         reader = threading.Thread(target=pass_on, daemon=True)
         reader.start()

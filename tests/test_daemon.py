@@ -278,6 +278,62 @@ def test_housekeeping_drops_what_is_old_and_what_killed_runs_left(state: State, 
     assert (dropped["lake_files"], dropped["left_behind"], dropped["reports"], dropped["documents"]) == (1, 1, 1, 0)
 
 
+def broken_service(config: Path, how: str) -> subprocess.CompletedProcess[str]:
+    """`auditor serve` of which something is broken."""
+    program = (
+        "import sys\nfrom auditor import daemon, health\nfrom auditor.state import State\n"
+        f"{how}\n"
+        f"sys.argv = ['auditor', 'serve', '-c', {str(config)!r}, '--listen', '127.0.0.1:0']\n"
+        "from auditor.cli import main\nmain()\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_loop_that_dies_keeps_why_and_ends(state: State, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = daemon(state, clock, Work())
+    broken = KeyError("odd")
+    monkeypatch.setattr(state, "unfinished_jobs", lambda **_: (_ for _ in ()).throw(broken))
+    service.run()
+    assert service.failure is broken
+
+
+def test_a_heart_that_dies_gives_the_job_up_and_ends_the_service(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = KeyError("odd")
+    monkeypatch.setattr(state, "beat_job", lambda *_, **__: (_ for _ in ()).throw(broken))
+    was_lost: list[bool] = []
+
+    def work(_: str) -> None:
+        wait_for(lambda: service.is_lost, 10)
+        was_lost.append(service.is_lost)
+        raise Stopped
+
+    state.note_baseline("audit", "long ago", datetime.now(UTC) - timedelta(hours=2))
+    crons = {"audit": Cron("* * * * *", "UTC")}
+    service = Service(state, crons, {"audit": work}, lambda: datetime.now(UTC), poll_seconds=0.05, beat_seconds=0.05)
+    service.run()
+    assert was_lost == [True]
+    assert service.failure is broken
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "message"),
+    [
+        ("daemon.Service._due = lambda self: {}['odd']", 4, "unexpected failure (KeyError: 'odd')"),
+        ("daemon.Path.mkdir = lambda *_, **__: open('/')", 4, "cannot be made: Is a directory"),
+        ("health.parse_listen = lambda _: ('192.0.2.1', 9)", 2, "[service] listen"),
+    ],
+)
+def test_a_service_that_dies_or_cannot_start_says_so_and_ends_with_a_failure(
+    config: Path, how: str, status: int, message: str
+) -> None:
+    done = broken_service(config, how)
+    assert done.returncode == status
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
 
