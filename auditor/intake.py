@@ -67,7 +67,9 @@ def take_bills(
                 except Exception as error:
                     log.exception("delivery failed source=%s", delivery.source)
                     reason = f"cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'})"
-                    reports.append(_not_read(delivery, "failed", f"{delivery.names[0]}: {reason}; the rest was audited"))
+                    reports.append(
+                        _not_read(delivery, "failed", f"{delivery.names[0]}: {reason}; the rest was audited")
+                    )
             progress.advance(sum(file.file.size for file in together.files))
     records = {record.id: record for record in state.deliveries(status=None)}
     return reports + [_report(delivery, made, records) for delivery, made in taken]
