@@ -162,7 +162,11 @@ def _run(
             con,
             {provider: marts.Window(window.start, window.end) for provider, window in windows.items()},
             marts.LedgerThresholds(
-                float(audit.max_utilization), float(audit.max_memory_idle), float(audit.min_coverage)
+                float(audit.max_utilization),
+                float(audit.max_memory_idle),
+                float(audit.min_coverage),
+                float(audit.starved_max_utilization),
+                float(audit.storage_limit),
             ),
         )
         budgets.create_table(con, request.settings.budgets, windows)

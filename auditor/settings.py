@@ -65,6 +65,18 @@ class AuditSettings(_Table):
     min_coverage: Decimal = Field(
         Decimal("0.8"), ge=0, le=1, description="ratio of expected samples below which there is no verdict"
     )
+    starved_max_utilization: Decimal = Field(
+        Decimal("0.60"),
+        ge=0,
+        le=1,
+        description="ratio: an accelerator-hour above it is not starved, whatever its storage does",
+    )
+    storage_limit: Decimal = Field(
+        Decimal("0.95"),
+        ge=0,
+        le=1,
+        description="ratio of what is provisioned from which storage counts as at its limit",
+    )
     min_monthly_cost: Decimal = Field(
         Decimal(50), ge=0, description="billing currency a month: transfer and NAT findings below it are not reported"
     )
