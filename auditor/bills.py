@@ -276,8 +276,13 @@ def _comparable(bill: Bill, other: Bill) -> bool:
 
 def _coarse_conflicts(bills: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTotal, Bill]]:
     """What of the answers of cost APIs must give way: to a bill, or to another answer about the same money."""
-    yield from _answered_by_bills(bills)
-    yield from _answered_twice([bill for bill in bills if bill.is_coarse])
+    answered = list(_answered_by_bills(bills))
+    yield from answered
+    gone = {(bill.id, total) for bill, total, _ in answered}  # what gives way to a bill stands in for no other answer
+    coarse = [bill for bill in bills if bill.is_coarse]
+    yield from _answered_twice(
+        [replace(bill, totals=tuple(t for t in bill.totals if (bill.id, t) not in gone)) for bill in coarse]
+    )
 
 
 def _answered_by_bills(bills: Sequence[Bill]) -> Iterator[tuple[Bill, AccountTotal, Bill]]:

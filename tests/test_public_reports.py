@@ -753,3 +753,23 @@ def test_one_day_asked_for_by_two_tags_is_spent_once(tmp_path: Path, rest: str, 
     messages = [source["message"] or "" for source in made.document["sources"]]
     assert sum("with the same sum by other groups" in message for message in messages) == notes
     assert {D(row["difference"]) for row in made.document["reconciliation"]} == {0}
+
+
+def test_an_answer_that_a_bill_replaces_stands_in_for_no_other_answer(tmp_path: Path) -> None:
+    """elastic/integrations#8942, beside a bill of one of the two accounts"""
+
+    def grouped(by: str, keys: Sequence[tuple[str, str, str]]) -> str:
+        groups = [
+            {"Keys": [account, key], "Metrics": {"UnblendedCost": {"Amount": amount, "Unit": "USD"}}}
+            for account, key, amount in keys
+        ]
+        return cost_explorer([("DIMENSION", "LINKED_ACCOUNT"), ("DIMENSION", by)], groups)
+
+    billed, other = "111100000031", "111100000032"
+    files = {
+        "cur/cur.csv": as_csv(machine(billed, "i-0billed000000031", "m5.large", "1", (1,))),
+        "ce/service.json": grouped("SERVICE", [(billed, "Amazon EC2", "24"), (other, "Amazon EC2", "7")]),
+        "ce/region.json": grouped("REGION", [(billed, "us-east-1", "24"), (other, "us-east-1", "7")]),
+    }
+    made = audited(tmp_path / "in", files, tmp_path / "data", as_of=date(2026, 11, 1), rules=CHEAP)
+    assert {account: total(made.of(SubAccountId=account)) for account in (billed, other)} == {billed: 24, other: 7}
