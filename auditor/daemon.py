@@ -27,11 +27,13 @@ from auditor.records import SlotRecord
 from auditor.schedule import Cron, Due
 from auditor.settings import Settings
 from auditor.state import State
+from auditor.state.slots import MAX_ATTEMPTS
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 20.0  # how late at most a slot is seen that a dead daemon left, or a clock that jumped made due
 BEAT_SECONDS = 30.0  # a quarter of what a claim lives without one
+_TELLING = ("report", "digest")  # jobs that speak of an audit
 STALL_SECONDS = 600.0  # a loop that has not come round for this long, and runs nothing, hangs
 
 
@@ -107,7 +109,8 @@ class Service:
             for job, due in self._due():
                 if self.stop.is_set():
                     return
-                self._take(job, due)
+                if not self._waits(job, due):
+                    self._take(job, due)
             self._is_ready = True
         except LakeError as error:
             log.warning("state out of reach, trying again reason=%s", error)
@@ -130,6 +133,22 @@ class Service:
 
     def _unfinished(self, now: datetime) -> list[SlotRecord]:
         return [slot for slot in self._state.unfinished_jobs(now=now) if slot.job in self._jobs]
+
+    def _waits(self, job: str, due: Due) -> bool:
+        """Whether another daemon is at the audit that a report is to tell of.
+
+        A claim that ran out is free to be taken; the last attempt of all is not waited for, as nobody takes it over.
+        """
+        if job not in _TELLING:
+            return False
+        free = {slot.slot for slot in self._state.unfinished_jobs(now=self._clock()) if slot.job == "audit"}
+        return any(
+            (slot.job, slot.status) == ("audit", "running")
+            and slot.slot_at <= due.at
+            and slot.slot not in free
+            and slot.attempts < MAX_ATTEMPTS
+            for slot in self._state.slots(50)
+        )
 
     def _take(self, job: str, due: Due) -> None:
         token = self._state.claim_job(job, due.slot, due.at, self._owner, now=self._clock())

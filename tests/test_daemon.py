@@ -23,10 +23,11 @@ from auditor.daemon import Again, Job, Service, Stopped
 from auditor.errors import LakeError, SettingsError
 from auditor.health import parse_listen, serving
 from auditor.housekeeping import tidy
+from auditor.records import SlotRecord
 from auditor.schedule import Cron
 from auditor.settings import parse
 from auditor.state import State
-from tests.state.conftest import NOW, a_delivery, a_file
+from tests.state.conftest import NOW, a_delivery, a_file, a_postgres_server
 from tests.test_cli import one_bill
 
 ROOT = Path(__file__).parents[1]
@@ -166,6 +167,21 @@ def test_the_slot_of_a_daemon_that_died_is_taken_over(state: State, clock: Clock
     clock.now += timedelta(minutes=3)
     service.come_round()
     assert work.slots == ["2026-03-02T05:00"]
+
+
+def test_a_report_waits_for_the_audit_that_another_daemon_is_at(state: State, clock: Clock) -> None:
+    reports = Work()
+    crons = {"audit": NIGHTLY, "report": Cron("0 5 * * *", "UTC")}
+    service = Service(state, crons, {"audit": Work(), "report": reports}, clock)
+    service.come_round()
+    clock.now += timedelta(days=1)
+    token = state.claim_job("audit", "2026-03-02T05:00", clock.now - timedelta(hours=1), "another:1")
+    service.come_round()
+    assert reports.slots == []
+    assert token is not None
+    state.end_job(token, "done")
+    service.come_round()
+    assert reports.slots == ["2026-03-02T05:00"]
 
 
 def test_a_database_that_goes_away_stops_nothing_for_good(
@@ -468,3 +484,106 @@ def test_an_audit_killed_outright_leaves_a_lake_that_the_next_one_completes(conf
     document = json.loads((tmp_path / "out" / "findings.json").read_text())
     assert [row["difference"] for row in document["reconciliation"]] == ["0"]
     assert [row["lake_billed_cost"] for row in document["reconciliation"]] == ["4.608000000001"]
+
+
+class Pair:
+    """Two services of one database, one lake and one reader, with an audit and a report that are due at once."""
+
+    def __init__(self, folder: Path, socket_folder: Path, post: Any) -> None:
+        self.url = f"postgresql://postgres@/postgres?host={socket_folder}"
+        self.post = post
+        self._folder = folder
+        one_bill(folder / "in")
+        self._config = folder / "auditor.toml"
+        self._config.write_text(
+            f'[lake]\ndata_dir = "{folder}/data"\n[state]\nurl = "{self.url}"\n'
+            f'[[sources.files]]\nname = "x"\npaths = ["{folder}/in"]\n'
+            '[schedule]\naudit = "0 0 1 1 *"\nreport = "0 1 1 1 *"\nhousekeeping = "0 3 29 2 *"\n'
+            f'[delivery.smtp]\nhost = "localhost"\nport = {post.port}\nsecurity = "none"\n'
+            'sender = "auditor@example.com"\nrecipients = ["finops@example.com"]\n'
+        )
+        with State.open(self.url) as state:
+            for job in ("audit", "report"):
+                state.note_baseline(job, "long ago", datetime(2020, 1, 1, tzinfo=UTC))
+        self.processes = [self.start(), self.start()]
+
+    def start(self) -> subprocess.Popen[str]:
+        """A service in a session of its own, so that it can be killed with all that it started, as a machine dies."""
+        words = [sys.executable, "-m", "auditor", "serve", "-c", str(self._config), "--listen", "127.0.0.1:0"]
+        with (self._folder / "serve.log").open("a") as log:
+            return subprocess.Popen(
+                words, env=environment(), stderr=log, cwd=self._folder, text=True, start_new_session=True
+            )
+
+    def slots(self) -> dict[str, SlotRecord]:
+        with State.open(self.url) as state:
+            return {slot.job: slot for slot in state.slots() if slot.status != "baseline"}
+
+    def runs(self) -> list[str]:
+        with State.open(self.url) as state:
+            return sorted(run.status for run in state.runs_list())
+
+    def is_reported(self) -> bool:
+        slots = self.slots()
+        return "report" in slots and slots["report"].status == "done"
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    pytest.importorskip("aiosmtpd")
+    from tests.deliver.conftest import mail_server
+
+    with a_postgres_server() as server, mail_server() as post:
+        made = Pair(tmp_path, server.folder, post)
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+@pytest.mark.slow
+def test_two_services_of_one_database_audit_and_mail_a_slot_once(pair: Pair) -> None:
+    wait_for(pair.is_reported)
+    again = pair.start()  # a third, which comes round anew
+    pair.processes.append(again)
+    time.sleep(8)
+    assert pair.runs() == ["complete"]
+    assert {job: (slot.status, slot.attempts) for job, slot in pair.slots().items()} == {
+        "audit": ("done", 1),
+        "report": ("done", 1),
+    }
+    assert len(pair.post.mails) == 1
+    for process in pair.processes:
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(30) for process in pair.processes] == [0, 0, 0]
+
+
+@pytest.mark.slow
+def test_a_service_whose_machine_dies_in_an_audit_is_followed_by_the_other(pair: Pair) -> None:
+    import psycopg
+
+    wait_for(lambda: pair.runs() == ["running"])
+    dead = int(str(pair.slots()["audit"].owner).rpartition(":")[2])
+    os.killpg(dead, signal.SIGKILL)
+    assert pair.runs() == ["running"]
+    with psycopg.connect(pair.url) as connection:  # the minutes pass in which nobody renews the claims of the dead
+        connection.execute("update schedule_slots set expires_at = claimed_at where status = 'running'")
+        connection.execute("update locks set expires_at = acquired_at")
+    wait_for(pair.is_reported)
+    assert pair.runs() == ["complete", "interrupted"]
+    slots = pair.slots()
+    assert (slots["audit"].status, slots["audit"].attempts) == ("done", 2)
+    assert int(str(slots["audit"].owner).rpartition(":")[2]) != dead
+    assert len(pair.post.mails) == 1
+    with State.open(pair.url) as state:
+        document = state.run_document(next(run.id for run in state.runs_list() if run.status == "complete"))
+    assert document is not None
+    assert [(row["difference"], row["lake_billed_cost"]) for row in document["reconciliation"]] == [
+        ("0", "4.608000000001")
+    ]
