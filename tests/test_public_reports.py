@@ -393,7 +393,7 @@ def october() -> dict[str, str]:
         *nat_gateway("111100000017", "nat-0formula", **{"resourceTags/user:team": FORMULA}),
         *(aws("111100000019", "0.54", day, ProductCode="AWSELB", UsageType="LoadBalancerUsage", Operation="LoadBalancing:Application", UsageAmount="24", ResourceId=BALANCER) for day in OCTOBER),
         *(aws("111100000019", "9.60", day, ProductCode="AWSELB", UsageType="LCUUsage", Operation="LoadBalancing:Application", UsageAmount="1200", ResourceId=BALANCER) for day in OCTOBER),
-        *(aws("111100000019", "0", day, ProductCode="AWSELB", UsageType="DataTransfer-Regional-Bytes", Operation="LoadBalancing-PublicIP-Out", UsageAmount="2000", ResourceId=BALANCER) for day in OCTOBER),
+        *(aws("111100000019", "0", day, ProductCode="AWSELB", UsageType="DataTransfer-Regional-Bytes", Operation="LoadBalancing-Out", UsageAmount="2000", ResourceId=BALANCER) for day in OCTOBER),
         *(aws("111100000019", "20", day, UsageType="DataTransfer-Regional-Bytes", Operation="InterZone-Out", UsageAmount="2000", ResourceId="i-0talker") for day in OCTOBER),
         *machine("111100000021", "i-0busy00000000021", "g5.xlarge", "1.006"),
         *machine("111100000021", "i-0dark00000000021", "g5.xlarge", "1.006"),
@@ -664,13 +664,13 @@ def test_tags_are_text_in_the_report_the_mail_and_the_spreadsheet(estate: Audite
 
 def test_traffic_across_zones_that_the_provider_does_not_charge_is_no_finding(estate: Audited) -> None:
     """opencost/opencost#1183"""
-    assert not {rule for rule in estate.rules_of("0a1b2c3d4e5f6a7b") if rule.startswith("network.cross")}
-    assert "network.cross_zone_transfer" in estate.rules_of("i-0talker")
-    assert not [
-        f
-        for f in estate.document["findings"]
-        if f["rule_id"] == "network.cross_zone_transfer" and "eni-0balancer" in json.dumps(f)
-    ]
+    free = [row for row in estate.of(ResourceId=BALANCER) if row["usage_kind"] == "transfer.inter_zone"]
+    assert (total(free, "ConsumedQuantity"), total(free)) == (62_000, 0)
+    paid = {"network.cross_zone_transfer", "network.public_ip_same_region"}
+    assert not estate.rules_of(BALANCER) & paid
+    assert estate.rules_of("i-0talker") & paid == {"network.cross_zone_transfer"}
+    accused = [finding for finding in estate.document["findings"] if finding["rule_id"] in paid]
+    assert "eni-0balancer" not in json.dumps(accused)
 
 
 def test_a_quiet_processor_says_nothing_of_the_gpu_beside_it(estate: Audited) -> None:
