@@ -1,9 +1,10 @@
 """`auditor findings`: what is known, and what somebody said about it."""
 
 import json
+import sys
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -67,28 +68,47 @@ def list_(
         typer.echo(f"… more than {limit}; see them with --limit")
 
 
+_HEADINGS = ("id", "status", "severity", "net a month", "rule", "resource", "owner")
+_MONEY = _HEADINGS.index("net a month")
+
+
 def _print_table(records: "Sequence[FindingRecord]") -> None:
+    if not records:
+        typer.echo("No such finding.")
+        return
+    rows = [tuple(clean(cell) for cell in _cells(record)) for record in records]
+    if sys.stdout.isatty():
+        _print_folded(rows)
+        return
+    # a line a finding where a program reads along
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    for row in (_HEADINGS, *rows):
+        cells = (
+            cell.rjust(width) if number == _MONEY else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        typer.echo("  ".join(cells).rstrip())
+
+
+def _cells(record: "FindingRecord") -> tuple[str, ...]:
+    money = f"{record.billing_currency} {record.monthly_savings_net:,.2f}"
+    where = record.resource_name or record.resource_id or record.sub_account_id or "—"
+    return (record.id, record.status, record.severity, money, record.rule_id, where, record.owner or "—")
+
+
+def _print_folded(rows: "Sequence[tuple[str, ...]]") -> None:
+    """For people: what is too wide for the terminal goes on below."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    if not records:
-        typer.echo("No such finding.")
-        return
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "status", "severity", "net a month", "rule", "resource", "owner"):
-        whole = heading in ("id", "status", "severity", "net a month")
-        table.add_column(
-            heading, no_wrap=whole, overflow="fold", justify="right" if heading == "net a month" else "left"
-        )
-    for record in records:
-        money = f"{record.billing_currency} {record.monthly_savings_net:,.2f}"
-        where = record.resource_name or record.resource_id or record.sub_account_id or "—"
-        cells = (record.id, record.status, record.severity, money, record.rule_id, where, record.owner or "—")
-        table.add_row(*(Text(clean(cell)) for cell in cells))  # Text: a resource may be called `[red]`
-    # a line a finding where a program reads along
-    console = Console() if Console().is_terminal else Console(width=400)
-    console.print(table)
+    for number, heading in enumerate(_HEADINGS):
+        justify: Literal["left", "right"] = "right" if number == _MONEY else "left"
+        table.add_column(heading, no_wrap=number <= _MONEY, overflow="fold", justify=justify)
+    for row in rows:
+        table.add_row(*map(Text, row))  # Text: a resource may be called `[red]`
+    Console().print(table)
 
 
 def clean(text: str) -> str:

@@ -339,5 +339,7 @@ def test_a_mail_tells_what_a_resolved_finding_saved_beside_its_estimate_for_the_
     state.record_realised(run, [saving, of_another_day])
     send(state, configured(post.port), clock)
     text = post.mails[0].get_body(("plain",)).get_content()  # type: ignore[union-attr]
-    assert "- 2026-03: USD 30.00\n  1 resolved finding; estimated for the same days: USD 32.88" in text.replace("\r", "")
+    assert "- 2026-03: USD 30.00\n  1 resolved finding; estimated for the same days: USD 32.88" in text.replace(
+        "\r", ""
+    )
     assert "2026-04" not in text
