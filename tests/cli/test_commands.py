@@ -2,9 +2,12 @@
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -54,6 +57,24 @@ def test_findings_are_listed_without_those_that_are_resolved(data: Path) -> None
     assert set(ids(data, "--status", "resolved")) == {"i-0a"}
     assert len(ids(data, "--status", "all")) == 3
     assert "more than 1; see them with --limit" in run(data, "findings", "list", "--limit", "1")
+
+
+def test_on_a_terminal_the_table_folds_and_names_stay_text(data: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "auditor", "findings", "list", "--data-dir", str(data)]
+    process = subprocess.Popen(words, stdout=theirs, env={**os.environ, "COLUMNS": "80", "TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # a terminal whose other end is closed ends so
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert process.wait() == 0
+    text = shown.decode()
+    assert "\x1b[2J" not in text
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert "[red]i-0c" in plain
+    assert max(map(len, plain.splitlines())) <= 80
 
 
 def test_names_cannot_steer_the_terminal(data: Path) -> None:
