@@ -126,7 +126,7 @@ class EngineSettings(_Table):
     """[engine]: what the embedded engine may use."""
 
     memory_limit: str | None = Field(
-        None, description="for example 2GiB; by default the smaller of a quarter of the machine and 1 GiB"
+        None, description="for example 2GiB; by default the smaller of a quarter of the machine and 768 MiB"
     )
     threads: int | None = Field(None, ge=1, description="by default all cores")
 
