@@ -3,9 +3,6 @@
 AuditorError
 ├── SettingsError      wrong usage or configuration: exit status 2
 ├── RuleError          a rule file that cannot be loaded or run: exit status 2 where it cannot be loaded
-├── CollectError       a source that could not be fetched
-│   ├── Transient      worth another try
-│   └── Permanent      not worth one
 ├── SourceError        a landing file that is recognised but cannot be read
 ├── LakeError          the data directory cannot be used
 └── DeliveryError      a report that could not be sent
@@ -22,18 +19,6 @@ class SettingsError(AuditorError):
 
 class RuleError(AuditorError):
     """A rule file that cannot be loaded or run."""
-
-
-class CollectError(AuditorError):
-    """A source that could not be fetched."""
-
-
-class Transient(CollectError):
-    """A failure that another try may cure."""
-
-
-class Permanent(CollectError):
-    """A failure that no further try cures."""
 
 
 class SourceError(AuditorError):

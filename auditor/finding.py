@@ -10,7 +10,6 @@ from typing import Any
 HOURS_A_MONTH = Decimal(730)
 CONFIDENCES = ("high", "medium", "low")
 SEVERITIES = ("low", "medium", "high", "critical")
-CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True)

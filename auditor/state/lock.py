@@ -73,9 +73,13 @@ class LockBook(Book):
         lock = RunLock(owner, secrets.token_hex(8))
         deadline = time.monotonic() + wait.total_seconds()
         watch = _Watch(ttl)
+        told = False
         while (holder := self._acquire(lock, ttl, watch)) is not None:
             if time.monotonic() >= deadline:
                 raise RunLocked(f"another run is going on: {holder}; wait for it, or for its lock to expire")
+            if not told:
+                log.warning("another run is going on, waiting for it or for its lock to expire holder=%s", holder)
+                told = True
             time.sleep(0.1)
         stop = threading.Event()
         heartbeat = threading.Thread(target=self._beat, args=(lock, ttl, stop), name="auditor-run-lock", daemon=True)

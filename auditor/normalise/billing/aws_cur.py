@@ -7,8 +7,6 @@ fails to cancel. Amounts are all net where the export fills the net columns, els
 
 from auditor.normalise.billing.source import Source, literal, quote
 
-PROVIDER = "aws"
-
 # Columns without which a file is no CUR, by canonical name.
 REQUIRED = ("lineitemunblendedcost", "lineitemusagestartdate")
 
@@ -22,11 +20,6 @@ def is_net(source: Source) -> str | None:
         return None
     net, gross = source.money("lineitemnetunblendedcost"), source.money("lineitemunblendedcost")
     return f"count({net}) > 0 and count(*) filter (where {net} is null and {gross} <> 0) = 0"
-
-
-def amount_column(*, net: bool) -> str:
-    """Canonical name of the column whose sum is the invoice."""
-    return "lineitemnetunblendedcost" if net else "lineitemunblendedcost"
 
 
 def keys(source: Source) -> dict[str, str]:

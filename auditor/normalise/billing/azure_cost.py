@@ -10,8 +10,6 @@ import duckdb
 
 from auditor.normalise.billing.source import Source, literal
 
-PROVIDER = "azure"
-
 COST = ("costinbillingcurrency", "cost", "pretaxcost")
 _DATE = ("date", "usagedatetime", "usagedate")
 _SUBSCRIPTION = ("subscriptionguid", "subscriptionid")

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from auditor.landing import Shape
 from auditor.normalise.billing.source import Source, literal, quote
 
-PROVIDER = "gcp"
-
 _PAIR = "STRUCT(key VARCHAR, value VARCHAR)[]"
 # Amounts are read as text: the JSON of a FLOAT64 has more digits than a binary double keeps through a sum.
 JSON_COLUMNS = {

@@ -1,6 +1,7 @@
 """The bill's own totals, read straight from the delivered columns: the other side of every reconciliation.
 
-Nothing here goes through the normalisers: the amount column is summed as delivered, each amount rounded to 12 decimals.
+No amount here goes through a normaliser: the amount column (for GCP with its credits) is summed as delivered, each amount
+rounded to 12 decimals. Which column bears which header, and for GCP which account and month a row belongs to, is read alike.
 """
 
 from dataclasses import dataclass
