@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from datetime import date
@@ -86,7 +87,7 @@ def _value(default: Any, annotation: str) -> str:
         return str(default).lower()
     if isinstance(default, str | Path | list | tuple):
         return json.dumps(list(default) if isinstance(default, list | tuple) else str(default))
-    return next((shown for kind, shown in _SHOWN.items() if kind in annotation), '""')
+    return next((shown for kind, shown in _SHOWN.items() if re.search(rf"\b{kind}\b", annotation)), '""')
 
 
 _SHOWN = {"date": "2026-11-01", "int": "1", "float": "1.0", "Decimal": "0", "dict": "{}", "list": "[]"}

@@ -86,6 +86,9 @@ class LakeSettings(_Table):
     """[lake]: where data live."""
 
     data_dir: Path | None = Field(None, description="where lake and state live")
+    landing_days: int = Field(
+        396, ge=31, description="days for which collected bills are kept; metrics as long as an audit looks back"
+    )
     superseded_days: int = Field(
         90, ge=1, description="days for which the rows of a replaced delivery are kept, to tell what was restated"
     )
@@ -138,10 +141,144 @@ class FilesSource(_Table):
     paths: list[str]
 
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _is_endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
+        return url
+    raise ValueError("wanted https://…; http only for this machine (localhost)")
+
+
+Endpoint = Annotated[str, AfterValidator(_is_endpoint)]
+_ENDPOINT = "address that stands in for the vendor's own, of a proxy or an emulator"
+
+
+class _LiveSource(_Table):
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="what reports call it")
+
+
+class AwsSource(_LiveSource):
+    """[[sources.aws]]: bills, metrics and inventory of AWS accounts, with the credentials of AWS's own chain."""
+
+    exports: list[str] = Field(
+        default_factory=list, description="where bills lie: s3://BUCKET/PREFIX of CUR and Data Exports"
+    )
+    profile: str | None = Field(None, description="profile of the AWS configuration; by default the chain's own choice")
+    roles: list[str] = Field(default_factory=list, description="ARNs of roles to assume, one an account")
+    organization: str | None = Field(
+        None, description="name of a role that exists in every account of the organization, assumed in each"
+    )
+    external_id: SecretReference | None = Field(None, description="external id of the roles, by reference")
+    regions: list[str] = Field(default_factory=list, description="regions to look into; by default all enabled ones")
+    metrics: bool = Field(True, description="CloudWatch metrics")
+    inventory: bool = Field(True, description="what runs: instances, volumes, gateways, file systems, ...")
+    flow_logs: list[str] = Field(default_factory=list, description="where VPC flow logs lie: s3://BUCKET/PREFIX")
+    cost_explorer: bool = Field(
+        False, description="ask Cost Explorer (paid by the call) where no export exists, and for totals to compare with"
+    )
+    prices: bool = Field(False, description="fetch list prices of accelerator machines from the Price List")
+    endpoint_url: Endpoint | None = Field(None, description=_ENDPOINT)
+
+
+class GcpSource(_LiveSource):
+    """[[sources.gcp]]: bills, metrics and inventory of GCP projects, with the application default credentials."""
+
+    billing_dataset: str | None = Field(None, description="PROJECT.DATASET of the billing export in BigQuery")
+    billing_table: str | None = Field(
+        None, description="table of it; by default the detailed export, else the standard one"
+    )
+    exports: list[str] = Field(default_factory=list, description="where extracted bills lie: gs://BUCKET/PREFIX")
+    projects: list[str] = Field(
+        default_factory=list, description="projects to look into; by default those linked to the bill's billing account"
+    )
+    metrics: bool = Field(True, description="Cloud Monitoring metrics")
+    inventory: bool = Field(True, description="what runs: instances, disks, NAT, file stores, notebooks, ...")
+    prices: bool = Field(False, description="fetch the SKU catalogue")
+    endpoint_url: Endpoint | None = Field(None, description=_ENDPOINT)
+
+
+class AzureSource(_LiveSource):
+    """[[sources.azure]]: bills, metrics and inventory of Azure subscriptions, with Azure's default credential chain."""
+
+    exports: list[str] = Field(
+        default_factory=list,
+        description="where cost exports lie: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX",
+    )
+    scopes: list[str] = Field(
+        default_factory=list,
+        description="billing scopes to find exports of, and to query where there is none: /subscriptions/ID, /providers/Microsoft.Billing/billingAccounts/ID",
+    )
+    subscriptions: list[str] = Field(
+        default_factory=list, description="subscriptions to look into; by default all that the credential may read"
+    )
+    metrics: bool = Field(True, description="Azure Monitor metrics")
+    inventory: bool = Field(True, description="what runs: machines, disks, NAT gateways, workspaces, ...")
+    prices: bool = Field(False, description="fetch retail prices of accelerator machines")
+    endpoint_url: Endpoint | None = Field(None, description=_ENDPOINT)
+
+
+class PrometheusSource(_LiveSource):
+    """[[sources.prometheus]]: a Prometheus, or whatever speaks its API (managed services, Thanos, Mimir, VictoriaMetrics)."""
+
+    url: Endpoint = Field(description="base address, below which /api/v1/query_range answers")
+    auth: Literal["none", "bearer", "basic", "sigv4", "google", "azure"] = Field(
+        "none", description="sigv4, google and azure use the credentials of that cloud's own chain"
+    )
+    token: SecretReference | None = Field(None, description="bearer token, by reference")
+    username: str | None = None
+    password: SecretReference | None = None
+    headers: dict[str, str] = Field(default_factory=dict, description="further headers, such as X-Scope-OrgID")
+    ca_file: Path | None = Field(None, description="certificates to trust instead of the system's")
+    match: list[str] = Field(
+        default_factory=list, description='label matchers that narrow every series down, for example cluster="prod"'
+    )
+    step_seconds: int = Field(300, ge=15, le=3600, description="distance of the samples fetched")
+
+
+class SlurmSource(_LiveSource):
+    """[[sources.slurm]]: the jobs of a Slurm cluster, by its own sacct."""
+
+    command: list[str] = Field(
+        default_factory=lambda: ["sacct"],
+        min_length=1,
+        description='how sacct is called, for example ["ssh", "login", "sacct"]',
+    )
+
+
 class Sources(_Table):
     """[sources]: what a live audit reads."""
 
     files: list[FilesSource] = Field(default_factory=list)
+    aws: list[AwsSource] = Field(default_factory=list)
+    gcp: list[GcpSource] = Field(default_factory=list)
+    azure: list[AzureSource] = Field(default_factory=list)
+    prometheus: list[PrometheusSource] = Field(default_factory=list)
+    slurm: list[SlurmSource] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        live: list[_LiveSource] = [*self.aws, *self.gcp, *self.azure, *self.prometheus, *self.slurm]
+        names = [source.name.casefold() for source in live]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two sources are called {name!r}; each has a folder of its own, by its name")
+        return self
+
+
+class Limits(_Table):
+    """[limits]: what a collection may use of the vendors' APIs."""
+
+    money: Decimal = Field(
+        Decimal(5),
+        ge=0,
+        description="US dollars that one collection may cost at the vendors (Cost Explorer, CloudWatch, BigQuery)",
+    )
+    calls: int = Field(200_000, ge=1, description="calls that one collection may make")
+    bytes: int = Field(200 * 10**9, ge=1, description="bytes that one collection may download or have scanned")
+    parallel: int = Field(8, ge=1, le=64, description="calls under way at once")
+    months: int = Field(4, ge=1, le=36, description="billing periods fetched, the newest included")
 
 
 class Tags(_Table):
@@ -305,9 +442,6 @@ class Mute(_Table):
         )
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 class Budget(_Table):
     """[[budgets]]: what a month may cost; provider, account and tag narrow it down, left out they mean all."""
 
@@ -332,6 +466,7 @@ class Settings(_Table):
     state: StateSettings = StateSettings()
     engine: EngineSettings = EngineSettings()
     sources: Sources = Sources()
+    limits: Limits = Limits()
     tags: Tags = Tags()
     schedule: ScheduleSettings = ScheduleSettings()
     delivery: Delivery = Delivery()

@@ -1,0 +1,94 @@
+"""Collectors: the vendors' own answers, put down as landing files. Nothing is interpreted here.
+
+Each module of a cloud has
+
+    collect(source, collection) -> None    fetches what the source's settings ask for
+    check(source) -> Iterator[Check]       what `auditor doctor` says of the source
+    policy() -> str                        the least-privilege policy of all calls that `collect` and `check` make
+"""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from auditor.checks import Check
+from auditor.collect.budget import Budget
+from auditor.collect.folder import LandingFolder
+from auditor.collect.work import Collection
+from auditor.errors import SettingsError
+from auditor.journal import Problem
+from auditor.progress import Progress, step
+from auditor.settings import Settings
+
+CLOUDS = ("aws", "gcp", "azure")
+_MODULES = (*CLOUDS, "prometheus", "slurm")
+_EXTRAS = {"aws": "aws", "gcp": "gcp", "azure": "azure", "prometheus": "prometheus"}
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One source, collected: its folder, and what could not be fetched."""
+
+    name: str
+    path: Path
+    files: int
+    problems: Sequence[Problem]
+
+
+def live_sources(settings: Settings) -> list[tuple[str, Any]]:
+    """(module, source) of each live source of the configuration."""
+    return [(name, source) for name in _MODULES for source in getattr(settings.sources, name)]
+
+
+def collect(settings: Settings, root: Path, spool: Path, progress: Progress, now: datetime) -> list[Collected]:
+    """Fetches every live source into a folder of its own below `root`.
+
+    A source that fails is a problem in its journal and stops no other. Raises SettingsError where the SDK of a
+    configured source is not installed, LakeError where there is no room.
+    """
+    sources = [(_module(name), name, source) for name, source in live_sources(settings)]
+    budget = Budget(settings.limits)
+    end = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    start = end.replace(hour=0) - timedelta(days=settings.audit.lookback_days + settings.audit.hold_back_days + 1)
+    made = []
+    for module, name, source in sources:
+        provider = name if name in CLOUDS else None
+        with LandingFolder(root / source.name, source.name, provider, now) as folder:
+            collection = Collection(
+                folder, budget, settings.limits, start, end, now, progress, spool, settings.limits.months
+            )
+            with step(progress, f"Collecting {source.name}"):
+                module.collect(source, collection)
+            folder.finish(budget.take(), datetime.now(UTC))
+            made.append(Collected(source.name, folder.path, len(folder.entries), folder.problems))
+    return made
+
+
+def check(settings: Settings) -> Iterator[Check]:
+    """What can be said of every live source: reachable, permitted, present, fresh; none stops the others."""
+    for name, source in live_sources(settings):
+        try:
+            module = _module(name)
+        except SettingsError as error:
+            yield Check("bad", f"source {source.name}", str(error))
+            continue
+        yield from module.check(source)
+
+
+def policy(cloud: str) -> str:
+    """The least-privilege policy of a cloud's collector, ready to paste."""
+    return str(_module(cloud).policy())
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(f"auditor.collect.{name}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("auditor"):
+            raise
+        raise SettingsError(
+            f"[[sources.{name}]] needs {error.name}, which is not installed: install auditor[{_EXTRAS.get(name, name)}]"
+        ) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import zstandard
 
+from auditor.journal import HEAD_KEY
 from auditor.landing import LandingFile, Recognised, Shape
 from auditor.normalise import flows, inventory, prices, telemetry
 from auditor.normalise.billing import formats, manifests
@@ -91,6 +92,8 @@ def sort_files(files: Iterable[LandingFile]) -> Sorted:
 
 
 def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
+    if isinstance(shape.sample, dict) and HEAD_KEY in shape.sample:
+        return Recognised(file, shape, "journal", "auditor-landing", None)
     for room in (manifests, formats, telemetry, inventory, flows, prices):
         found: Recognised | None = room.recognise(file, shape)
         if found is not None:
