@@ -422,7 +422,7 @@ class _Jobs:
         waiting = [outcome for outcome in outcomes if outcome.retry_at is not None]
         if waiting:
             first = min(outcome.retry_at for outcome in waiting if outcome.retry_at is not None)
-            raise Again(f"{len(waiting)} of {len(outcomes)} deliveries failed: {waiting[0].error}", first)
+            raise Again(f"{len(waiting)} of {len(outcomes)} deliveries are not over: {waiting[0].error}", first)
 
     def _tidy(self) -> None:
         tidy(self._state, self._settings, self._data_dir, self._report_dir, _now())

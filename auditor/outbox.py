@@ -47,7 +47,10 @@ class Recipient:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one recipient's report. `status` is sent, skipped, failed, unknown or untouched (already dealt with)."""
+    """What became of one recipient's report. `status` is sent, skipped, failed, unknown or untouched (already dealt with).
+
+    With `retry_at` it is not over: what failed, or what another sender has in its hands, must be looked at again then.
+    """
 
     recipient: Recipient
     status: str
@@ -149,7 +152,9 @@ def _send(
         now=clock(),
     )
     if claim is None:
-        return Outcome(recipient, "untouched")
+        again = state.slot_free_at(recipient.channel, recipient.key, name, now=clock())
+        why = None if again is None else "another sender is at it, or it is to be tried again later"
+        return Outcome(recipient, "untouched", why, again)
     try:
         digest = _digest(state, settings, report, kind, slot, recipient, clock())
         if kind == "digest" and not digest.has_news:

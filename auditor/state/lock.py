@@ -1,4 +1,7 @@
-"""One run at a time: a row in the database that its owner keeps alive and that expires when the owner dies."""
+"""One run at a time: a row in the database that its owner keeps alive.
+
+A dead owner's row is taken over at once where the owner was a process of this machine, else when it expires.
+"""
 
 import logging
 import secrets
@@ -7,12 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from auditor.errors import LakeError
 from auditor.state.book import Book
+from auditor.state.process import is_dead, this_process
 from auditor.state.tables import LOCKS, RUNS
 
 log = logging.getLogger(__name__)
@@ -52,11 +57,11 @@ class _Watch:
         self._seen: tuple[str, datetime] | None = None
         self._since = 0.0
 
-    def is_dead(self, token: str, expires_at: datetime, now: datetime) -> bool:
-        if expires_at - now <= 2 * self._ttl:
+    def is_dead(self, held: Row[Any], now: datetime) -> bool:
+        if held.expires_at - now <= 2 * self._ttl:
             return False
-        if self._seen != (token, expires_at):
-            self._seen, self._since = (token, expires_at), time.monotonic()
+        if self._seen != (held.token, held.expires_at):
+            self._seen, self._since = (held.token, held.expires_at), time.monotonic()
         return time.monotonic() - self._since >= self._ttl.total_seconds()
 
 
@@ -97,10 +102,12 @@ class LockBook(Book):
         now = self._clock()
         with self._database.write() as connection:
             held = connection.execute(select(LOCKS).where(LOCKS.c.name == RUN_LOCK)).first()
-            if held is not None and held.expires_at > now and not watch.is_dead(held.token, held.expires_at, now):
+            if held is not None and not (held.expires_at <= now or is_dead(held.process) or watch.is_dead(held, now)):
                 return f"{held.owner}, since {held.acquired_at:%Y-%m-%dT%H:%M:%SZ}, until {held.expires_at:%Y-%m-%dT%H:%M:%SZ} at least"
             if held is not None:
-                log.warning("run lock expired owner=%s expired_at=%s", held.owner, held.expires_at.isoformat())
+                log.warning(
+                    "run lock taken from the dead owner=%s expires_at=%s", held.owner, held.expires_at.isoformat()
+                )
                 connection.execute(delete(LOCKS).where(LOCKS.c.name == RUN_LOCK))
             row = {
                 "name": RUN_LOCK,
@@ -108,6 +115,7 @@ class LockBook(Book):
                 "token": lock.token,
                 "acquired_at": now,
                 "expires_at": now + ttl,
+                "process": this_process(),
             }
             connection.execute(insert(LOCKS), row)
             self._interrupt(connection)

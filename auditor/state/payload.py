@@ -36,7 +36,9 @@ def decode(payload: str, **changes: Any) -> Finding:
     for name in _TUPLES:
         values[name] = tuple(values[name])
     remedy = values["remedy"]
-    values["remedy"] = Remedy(remedy["summary"], tuple(remedy["commands"]), remedy["risk"], remedy["effort"])
+    values["remedy"] = Remedy(
+        remedy["summary"], tuple(remedy["commands"]), remedy["risk"], remedy["effort"], remedy.get("terraform", "")
+    )
     return replace(Finding(**values), **changes)
 
 

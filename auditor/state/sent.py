@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import fields
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
 from auditor.records import Claim, NotificationRecord, RealisedSaving
 from auditor.state.book import Book, run_number
+from auditor.state.process import is_dead, this_process
 from auditor.state.tables import NOTIFICATIONS, REALISED_SAVINGS
 
 CLAIM_TTL = timedelta(minutes=15)  # longer than rendering a report and every timeout of a conversation with a server
@@ -37,15 +38,16 @@ class SentBook(Book):
         """
         at = now or self._clock()
         of_slot = _slot(channel, recipient, slot)
-        free = or_(
-            (NOTIFICATIONS.c.status == "failed") & (NOTIFICATIONS.c.retry_at <= at),
-            (NOTIFICATIONS.c.status == "claimed") & (NOTIFICATIONS.c.claimed_at <= at - ttl),
-        )
-        if force:
-            free = or_(free, NOTIFICATIONS.c.status.in_(("failed", "sent", "unknown")))
         token = secrets.token_hex(8)
         values = {"status": "claimed", "claimed_at": at, "run_id": run_id, "token": token, "retry_at": None}
+        values |= {"process": this_process()}
         with self._database.write() as connection:
+            free = or_(
+                (NOTIFICATIONS.c.status == "failed") & (NOTIFICATIONS.c.retry_at <= at),
+                (NOTIFICATIONS.c.status == "claimed") & _abandoned(connection, at, ttl),
+            )
+            if force:
+                free = or_(free, NOTIFICATIONS.c.status.in_(("failed", "sent", "unknown")))
             known = connection.execute(select(NOTIFICATIONS).where(of_slot)).first()
             if known is None:
                 fresh = {"channel": channel, "recipient": recipient, "slot": slot, "message_id": message_id}
@@ -81,14 +83,31 @@ class SentBook(Book):
 
     def settle_unknown(self, *, ttl: timedelta = CLAIM_TTL, now: datetime | None = None) -> int:
         """Call unknown what a sender was handing over when it died; returns how many."""
-        stale = (NOTIFICATIONS.c.status == "sending") & (NOTIFICATIONS.c.claimed_at <= (now or self._clock()) - ttl)
         values = {"status": "unknown", "error": "its sender died while handing it over"}
         with self._database.write() as connection:
+            abandoned = _abandoned(connection, now or self._clock(), ttl)
+            stale = (NOTIFICATIONS.c.status == "sending") & abandoned
             return connection.execute(update(NOTIFICATIONS).where(stale).values(values)).rowcount
 
     def _end(self, claim: Claim, **values: object) -> None:
         with self._database.write() as connection:
             connection.execute(update(NOTIFICATIONS).where(_claimed(claim)).values(values))
+
+    def slot_free_at(
+        self, channel: str, recipient: str, slot: str, *, ttl: timedelta = CLAIM_TTL, now: datetime | None = None
+    ) -> datetime | None:
+        """When to look again at a slot that could not be claimed: its sender may die, or its next try comes.
+
+        Null where the slot is over, for good or because nobody knows.
+        """
+        query = select(NOTIFICATIONS.c.status, NOTIFICATIONS.c.claimed_at, NOTIFICATIONS.c.retry_at)
+        with self._database.read() as connection:
+            row = connection.execute(query.where(_slot(channel, recipient, slot))).first()
+        if row is None or row.status not in ("claimed", "sending", "failed"):
+            return None
+        free_at: datetime | None = row.retry_at if row.status == "failed" else row.claimed_at + ttl
+        # a clock that was set back must not put it off
+        return None if free_at is None else min(free_at, (now or self._clock()) + ttl)
 
     def notifications(
         self, *, status: str | None = None, slot: str | None = None, limit: int | None = None
@@ -164,6 +183,16 @@ class SentBook(Book):
 def _slot(channel: str, recipient: str, slot: str) -> ColumnElement[bool]:
     return and_(
         NOTIFICATIONS.c.channel == channel, NOTIFICATIONS.c.recipient == recipient, NOTIFICATIONS.c.slot == slot
+    )
+
+
+def _abandoned(connection: Connection, now: datetime, ttl: timedelta) -> ColumnElement[bool]:
+    """What a sender has in its hands that died, for certain or by the time it takes."""
+    held = select(NOTIFICATIONS.c.id, NOTIFICATIONS.c.process).where(NOTIFICATIONS.c.status.in_(("claimed", "sending")))
+    return or_(
+        NOTIFICATIONS.c.claimed_at <= now - ttl,
+        NOTIFICATIONS.c.claimed_at > now + ttl,  # the clock was set back: no living sender claimed ahead of it
+        NOTIFICATIONS.c.id.in_([row.id for row in connection.execute(held) if is_dead(row.process)]),
     )
 
 

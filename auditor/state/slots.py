@@ -5,10 +5,11 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
 from auditor.records import SlotRecord
 from auditor.state.book import Book
+from auditor.state.process import is_dead, this_process
 from auditor.state.tables import SCHEDULE_SLOTS
 from auditor.state.types import UtcDateTime
 
@@ -52,21 +53,22 @@ class SlotBook(Book):
         at = now or self._clock()
         token = secrets.token_hex(8)
         values = {"status": "running", "owner": owner, "token": token, "claimed_at": at, "expires_at": at + ttl}
-        values |= {"ended_at": None, "retry_at": None}
+        values |= {"ended_at": None, "retry_at": None, "process": this_process()}
         with self._database.write() as connection:
             known = connection.execute(select(SCHEDULE_SLOTS).where(_of(job, slot))).first()
             if known is None:
                 connection.execute(insert(SCHEDULE_SLOTS), values | _row(job, slot, slot_at) | {"attempts": 1})
                 return token
             values["attempts"] = known.attempts + 1
-            again = update(SCHEDULE_SLOTS).where(_of(job, slot), _free(at, ttl)).values(values)
+            again = update(SCHEDULE_SLOTS).where(_of(job, slot), _free(connection, at, ttl)).values(values)
             return token if connection.execute(again).rowcount == 1 else None
 
     def unfinished_jobs(self, *, ttl: timedelta = SLOT_TTL, now: datetime | None = None) -> list[SlotRecord]:
         """The slots that can be claimed again, oldest first."""
-        query = select(*_COLUMNS).where(_free(now or self._clock(), ttl)).order_by(SCHEDULE_SLOTS.c.slot_at)
         with self._database.read() as connection:
-            return [SlotRecord(*row) for row in connection.execute(query)]
+            query = select(*_COLUMNS).where(_free(connection, now or self._clock(), ttl))
+            rows = connection.execute(query.order_by(SCHEDULE_SLOTS.c.slot_at)).all()
+        return [SlotRecord(*row) for row in rows]
 
     def beat_job(self, token: str, *, ttl: timedelta = SLOT_TTL, now: datetime | None = None) -> bool:
         """Keep a slot that is being run; false when another daemon took it over."""
@@ -128,8 +130,10 @@ def _row(job: str, slot: str, slot_at: datetime) -> dict[str, object]:
     return {"job": job, "slot": slot, "slot_at": slot_at}
 
 
-def _free(now: datetime, ttl: timedelta) -> ColumnElement[bool]:
+def _free(connection: Connection, now: datetime, ttl: timedelta) -> ColumnElement[bool]:
+    running = select(SCHEDULE_SLOTS.c.id, SCHEDULE_SLOTS.c.process).where(SCHEDULE_SLOTS.c.status == "running")
     dead = or_(
+        SCHEDULE_SLOTS.c.id.in_([row.id for row in connection.execute(running) if is_dead(row.process)]),
         SCHEDULE_SLOTS.c.expires_at <= now,
         SCHEDULE_SLOTS.c.expires_at > now + 2 * ttl,  # further ahead than any claim reaches: the clock was set back
     )

@@ -15,10 +15,10 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
-from sqlmodel import SQLModel
 
 from auditor.errors import LakeError, SettingsError
 from auditor.state import State, database
+from auditor.state.tables import METADATA
 from tests.state.conftest import NOW, a_delivery, a_file, a_finding, a_postgres_server
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
 def test_the_migrations_build_exactly_the_tables_of_the_code(state: State, url: str) -> None:
     with create_engine(engine_url(url)).connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, SQLModel.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 def test_the_known_head_is_the_newest_migration() -> None:
