@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from auditor import journal
+from auditor import journal, money
 from auditor.journal import Journal, Problem, Usage
 from auditor.landing import Recognised, SourceReport
 from auditor.progress import Progress
@@ -33,6 +34,14 @@ def pull(settings: Settings, data_dir: Path, spool: Path, progress: Progress, no
     from auditor.collect import collect
 
     return collect(settings, data_dir / LANDING, spool, progress, now)
+
+
+def folders(settings: Settings, data_dir: Path) -> list[Path]:
+    """The folders of the configured live sources, of those that were collected."""
+    from auditor.collect import live_sources
+
+    places = [data_dir / LANDING / source.name for _, source in live_sources(settings)]
+    return [place for place in places if (place / journal.JOURNAL).is_file()]
 
 
 def journals(recognised: Iterable[Recognised]) -> list[Journal]:
@@ -82,3 +91,15 @@ def usage(found: Sequence[Journal]) -> list[Usage]:
             money = None if before.money is None or use.money is None else before.money + use.money
             total[key] = Usage(use.api, before.calls + use.calls, before.bytes + use.bytes, money, use.currency)
     return [total[key] for key in sorted(total)]
+
+
+def usage_document(found: Sequence[Journal]) -> list[dict[str, Any]]:
+    """The own usage as findings.json holds it: the audit's own cost at the vendors, by API."""
+
+    def price(amount: Decimal | None) -> str | None:
+        return None if amount is None else money.text(money.quantise(amount))
+
+    return [
+        {"api": use.api, "calls": use.calls, "bytes": use.bytes, "cost": price(use.money), "currency": use.currency}
+        for use in usage(found)
+    ]

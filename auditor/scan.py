@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from auditor import bills, budgets, document, render
+from auditor import bills, budgets, document, live, render
 from auditor.assets import room
 from auditor.bills import Bill
 from auditor.collect.local import gather
@@ -45,6 +45,7 @@ class ScanRequest:
 
     paths: tuple[str, ...]
     settings: Settings
+    live: bool = False  # fetch the configured sources first
     data_dir: Path | None = None
     as_of: date | None = None
     lookback_days: int | None = None
@@ -139,14 +140,21 @@ def _run(
     progress: Progress,
     now: datetime,
 ) -> ScanResult:
+    collected: list[str] = []
+    if request.live:
+        pulled = live.pull(request.settings, data_dir, spool, progress, now)
+        collected = [str(source.path) for source in pulled]
+        lock.check()
     with step(progress, "Looking at the files"):
-        files, unopened = gather(request.paths, spool)
+        files, unopened = gather([*request.paths, *collected], spool)
         found = sort_files(files)
     reports = [SourceReport(None, None, None, [name], 1, 0, [], "failed", reason) for name, reason in unopened]
     reports += [
         SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason)
         for unread in found.unread
     ]
+    journals = live.journals(found.recognised)
+    reports += live.problems(journals)
     reports += take_bills(found, con, state, run_id, data_dir, spool, request.settings.tags.settings(), progress)
     reports += _take_observations(found, con, progress)
     known = [bills.from_record(record) for record in state.deliveries() if record.identities]
@@ -187,6 +195,8 @@ def _run(
     result = replace(result, findings=(*findings, *state.resolved_in(run_id)))
     status = _status(reports, result)
     made = document.build(con, run_id, known, choice, reports, windows, result, status, request.settings.audit.currency)
+    if journals:
+        made["own_usage"] = live.usage_document(journals)
     extras = document.build_extras(
         con,
         made,

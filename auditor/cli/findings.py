@@ -147,9 +147,12 @@ def show(
 
 
 def _configured_paths(config: Path | None, data_dir: Path | None) -> list[str]:
-    """Raises SettingsError where the configuration names no files."""
-    sources = find_place(config, data_dir).settings.sources.files
-    paths = [path for source in sources for path in source.paths]
+    """The files of the configuration and what was collected. Raises SettingsError where there are neither."""
+    from auditor.live import folders
+
+    place = find_place(config, data_dir)
+    paths = [path for source in place.settings.sources.files for path in source.paths]
+    paths += map(str, folders(place.settings, place.data_dir))
     if not paths:
         raise SettingsError("--rows: name the files or folders of the bills, or configure [[sources.files]]")
     return paths
@@ -189,6 +192,7 @@ def _lines(detail: "FindingDetail", saved: "Sequence[Any]") -> list[str]:
         f"  effort      {finding.remedy.effort}",
     ]
     lines += [f"              $ {command}" for command in finding.remedy.commands]
+    lines += [f"  terraform   {line}".rstrip() for line in finding.remedy.terraform.splitlines()]
     lines += [f"  read        {reference}" for reference in finding.references]
     for each in saved:
         lines.append(

@@ -6,6 +6,7 @@ from pathlib import Path
 from auditor import settings
 from auditor.errors import SettingsError
 from auditor.finding import SEVERITIES
+from auditor.live import is_live
 from auditor.scan import ScanRequest
 
 
@@ -23,13 +24,12 @@ def make_request(
 ) -> ScanRequest:
     """Raises SettingsError for words that cannot be understood, and where there is nothing to audit."""
     loaded = settings.load(config)
+    live = not paths and is_live(loaded)
     if not paths:
         paths = tuple(path for source in loaded.sources.files for path in source.paths)
-    if not paths:
+    if not paths and not live:
         looked = str(config) if config else ", ".join(settings.PLACES)
-        raise SettingsError(
-            f"nothing to audit: name files or folders, or configure [[sources.files]] (looked in {looked})"
-        )
+        raise SettingsError(f"nothing to audit: name files or folders, or configure sources (looked in {looked})")
     if any(not path.strip() for path in paths):
         raise SettingsError("an empty path was given (an unset variable?): name files or folders, `.` for this one")
     if fail_on is not None and fail_on not in SEVERITIES:
@@ -40,6 +40,7 @@ def make_request(
     return ScanRequest(
         paths=paths,
         settings=loaded,
+        live=live,
         data_dir=data_dir,
         as_of=as_of,
         lookback_days=lookback,

@@ -8,20 +8,24 @@ Each module of a cloud has
 """
 
 import importlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from auditor.checks import Check
 from auditor.collect.budget import Budget
 from auditor.collect.folder import LandingFolder
-from auditor.collect.work import Collection
+from auditor.collect.work import Collection, Task
 from auditor.errors import SettingsError
 from auditor.journal import Problem
 from auditor.progress import Progress, step
 from auditor.settings import Settings
+
+log = logging.getLogger(__name__)
 
 CLOUDS = ("aws", "gcp", "azure")
 _MODULES = (*CLOUDS, "prometheus", "slurm")
@@ -60,11 +64,31 @@ def collect(settings: Settings, root: Path, spool: Path, progress: Progress, now
             collection = Collection(
                 folder, budget, settings.limits, start, end, now, progress, spool, settings.limits.months
             )
+            whole = Task(
+                "billing",
+                f"collect {name}",
+                f"what source {source.name} would tell",
+                partial(module.collect, source, collection),
+            )
             with step(progress, f"Collecting {source.name}"):
-                module.collect(source, collection)
+                collection.attempt(whole, lambda _: None)
+            _expire(folder, settings, start, now)
             folder.finish(budget.take(), datetime.now(UTC))
             made.append(Collected(source.name, folder.path, len(folder.entries), folder.problems))
     return made
+
+
+def _expire(folder: LandingFolder, settings: Settings, start: datetime, now: datetime) -> None:
+    """Drops what was fetched too long ago; what a later collection kept or renewed is young again."""
+    oldest = {"billing": now - timedelta(days=settings.lake.landing_days)}
+    expired = [
+        name
+        for name, entry in folder.entries.items()
+        if datetime.fromisoformat(entry.fetched_at) < oldest.get(entry.kind, start)
+    ]
+    if expired:
+        log.info("landing files expired source=%s files=%d", folder.path.name, len(expired))
+        folder.drop(expired)
 
 
 def check(settings: Settings) -> Iterator[Check]:

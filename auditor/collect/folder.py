@@ -3,7 +3,8 @@
 import json
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -126,18 +127,10 @@ class LandingFolder:
         target = self.path / name
         part = target.with_name(target.name + _PART)
         try:
-            if size is not None and shutil.disk_usage(self.path).free < size + _RESERVE:
-                raise LakeError(f"{name} is {size:,} bytes long, and the disk of {self.path} has no room for it")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as out:
-                for block in [data] if isinstance(data, bytes) else data:
-                    out.write(block)
-            written = part.stat().st_size
+            written = self._put(part, [data] if isinstance(data, bytes) else data, size)
             if size is not None and written != size:
                 raise SourceError(f"{name}: {written:,} of {size:,} bytes came; the transfer was cut")
             part.replace(target)
-        except OSError as error:
-            raise LakeError(f"{name} cannot be written to {self.path}: {error.strerror}") from error
         finally:
             part.unlink(missing_ok=True)
         entry = Entry(name, kind, written, now.isoformat(), account_id, region, period, etag)
@@ -146,6 +139,27 @@ class LandingFolder:
             self._stream.write(journal.entry_line(entry))
             self._stream.flush()
         return target
+
+    def _put(self, part: Path, blocks: Iterable[bytes], size: int | None) -> int:
+        with self._writing(part):
+            if size is not None and shutil.disk_usage(self.path).free < size + _RESERVE:
+                raise LakeError(f"{part.name} is {size:,} bytes long, and the disk of {self.path} has no room for it")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            out = part.open("wb")
+        written = 0
+        with out:
+            for block in blocks:  # what fails in here is the transfer's failure, not the disk's
+                with self._writing(part):
+                    out.write(block)
+                written += len(block)
+        return written
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LakeError(f"{path} cannot be written: {error.strerror}") from error
 
     def write_json(self, name: str, document: Any, *, kind: str, now: datetime, **about: Any) -> Path:
         """Puts an answer down as the JSON document it is; times, which SDKs parse, become RFC 3339 again."""

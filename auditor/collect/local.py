@@ -6,11 +6,13 @@ import re
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from auditor.errors import SettingsError, SourceError
+from auditor.journal import JOURNAL
 from auditor.landing import LandingFile
 
 log = logging.getLogger(__name__)
@@ -29,14 +31,17 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[tuple[str, str]]]:
     """Landing files under the given paths, in a stable order, and the (name, reason) of what could not be opened.
 
-    Archives are unpacked into `spool`; their members are named `archive!member`. Raises SettingsError for a path that
-    does not exist or whose kind is not supported here.
+    Archives are unpacked into `spool`; their members are named `archive!member`. A file in a folder is named from there;
+    of several folders, and in a collected one, with the folder's name in front, so that no two files share a name. Raises
+    SettingsError for a path that does not exist or whose kind is not supported here.
     """
+    paths = list(paths)
+    named = _names(paths)
     files: list[LandingFile] = []
     failed: list[tuple[str, str]] = []
     seen: set[Path] = set()
     for text in paths:
-        for path, name in _walk(text):
+        for path, name in _walk(text, named[text]):
             resolved = path.resolve()
             if resolved in seen:  # the same file named twice, or reached through a link
                 continue
@@ -48,7 +53,19 @@ def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[t
     return files, failed
 
 
-def _walk(text: str) -> Iterator[tuple[Path, str]]:
+def _names(paths: Sequence[str]) -> dict[str, str]:
+    """Path -> what its files' names begin with."""
+    folders = {text: Path(text).expanduser() for text in paths if Path(text).expanduser().is_dir()}
+    ends = Counter(folder.resolve().name for folder in folders.values())
+    named = dict.fromkeys(paths, "")
+    for text, folder in folders.items():
+        end = folder.resolve().name
+        if len(folders) > 1 or (folder / JOURNAL).is_file():
+            named[text] = f"{end}/" if ends[end] == 1 else f"{folder.as_posix().strip('/')}/"
+    return named
+
+
+def _walk(text: str, prefix: str) -> Iterator[tuple[Path, str]]:
     if text.startswith(_REMOTE):
         raise SettingsError(
             f"{text}: object stores are read by a live audit; copy the export to a folder and name the folder"
@@ -65,7 +82,7 @@ def _walk(text: str) -> Iterator[tuple[Path, str]]:
             file = folder / name
             if name in _JUNK or name.startswith("._") or not file.is_file():
                 continue
-            yield file, file.relative_to(path).as_posix()
+            yield file, prefix + file.relative_to(path).as_posix()
 
 
 def _os_walk(path: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
