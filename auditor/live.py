@@ -36,6 +36,20 @@ def pull(settings: Settings, data_dir: Path, spool: Path, progress: Progress, no
     return collect(settings, data_dir / LANDING, spool, progress, now)
 
 
+def fetch(
+    paths: Sequence[str], settings: Settings, data_dir: Path, spool: Path, progress: Progress, now: datetime
+) -> list[str]:
+    """The paths as local ones: what a URL of an object store names is fetched into `data_dir`/landing first."""
+    from auditor.collect import fetch as fetch_urls
+    from auditor.collect import is_url
+
+    urls = [path for path in paths if is_url(path)]
+    if not urls:
+        return list(paths)
+    landed = fetch_urls(urls, settings, data_dir / LANDING, spool, progress, now)
+    return [path for path in paths if not is_url(path)] + [str(path) for path in landed]
+
+
 def folders(settings: Settings, data_dir: Path) -> list[Path]:
     """The folders of the configured live sources, of those that were collected."""
     from auditor.collect import live_sources

@@ -140,13 +140,13 @@ def _run(
     progress: Progress,
     now: datetime,
 ) -> ScanResult:
-    collected: list[str] = []
+    paths = live.fetch(request.paths, request.settings, data_dir, spool, progress, now)
     if request.live:
         pulled = live.pull(request.settings, data_dir, spool, progress, now)
-        collected = [str(source.path) for source in pulled]
-        lock.check()
+        paths += [str(source.path) for source in pulled]
+    lock.check()
     with step(progress, "Looking at the files"):
-        files, unopened = gather([*request.paths, *collected], spool)
+        files, unopened = gather(paths, spool)
         found = sort_files(files)
     reports = [SourceReport(None, None, None, [name], 1, 0, [], "failed", reason) for name, reason in unopened]
     reports += [

@@ -5,10 +5,13 @@ Each module of a cloud has
     collect(source, collection) -> None    fetches what the source's settings ask for
     check(source) -> Iterator[Check]       what `auditor doctor` says of the source
     policy() -> str                        the least-privilege policy of all calls that `collect` and `check` make
+    explain(error) -> Refusal | None       the vendor's own exceptions in words
+    objects.fetch(url, folder, ...)        what lies under a URL of the cloud's object store
 """
 
 import importlib
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +21,7 @@ from typing import Any
 
 from auditor.checks import Check
 from auditor.collect.budget import Budget
-from auditor.collect.folder import LandingFolder
+from auditor.collect.folder import LandingFolder, plain
 from auditor.collect.work import Collection, Task
 from auditor.errors import SettingsError
 from auditor.journal import Problem
@@ -29,7 +32,6 @@ log = logging.getLogger(__name__)
 
 CLOUDS = ("aws", "gcp", "azure")
 _MODULES = (*CLOUDS, "prometheus", "slurm")
-_EXTRAS = {"aws": "aws", "gcp": "gcp", "azure": "azure", "prometheus": "prometheus"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,37 @@ def _expire(folder: LandingFolder, settings: Settings, start: datetime, now: dat
         folder.drop(expired)
 
 
+_STORES = {"s3": "aws", "gs": "gcp", "az": "azure"}
+
+
+def is_url(path: str) -> bool:
+    """Whether a path names a place in an object store."""
+    return path.partition("://")[0] in _STORES and "://" in path
+
+
+def fetch(
+    urls: Sequence[str], settings: Settings, root: Path, spool: Path, progress: Progress, now: datetime
+) -> list[Path]:
+    """Fetches what lies under `s3://`, `gs://` and `az://` into a folder each below `root`, with its journal.
+
+    What cannot be fetched is a problem in the journal. Raises SettingsError where the store's SDK is not installed.
+    """
+    budget = Budget(settings.limits)
+    made = []
+    for url in dict.fromkeys(urls):
+        cloud = _STORES[url.partition("://")[0]]
+        objects = _module(f"{cloud}.objects")
+        explain = _module(cloud).explain
+        name = plain(re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/")))
+        with LandingFolder(root / name, url, cloud, now) as folder, step(progress, f"Fetching {url}"):
+            collection = Collection(folder, budget, settings.limits, now, now, now, progress, spool)
+            mirror = partial(objects.fetch, url, folder, budget, now, endpoint_url=None, kind="billing", months=None)
+            collection.attempt(Task("billing", f"read {url}", "what lies there", mirror), explain)
+            folder.finish(budget.take(), datetime.now(UTC))
+            made.append(folder.path)
+    return made
+
+
 def check(settings: Settings) -> Iterator[Check]:
     """What can be said of every live source: reachable, permitted, present, fresh; none stops the others."""
     for name, source in live_sources(settings):
@@ -113,6 +146,5 @@ def _module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("auditor"):
             raise
-        raise SettingsError(
-            f"[[sources.{name}]] needs {error.name}, which is not installed: install auditor[{_EXTRAS.get(name, name)}]"
-        ) from error
+        extra = name.partition(".")[0]
+        raise SettingsError(f"{extra} needs {error.name}, which is not installed: install auditor[{extra}]") from error

@@ -67,9 +67,7 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
 
 def _walk(text: str, prefix: str) -> Iterator[tuple[Path, str]]:
     if text.startswith(_REMOTE):
-        raise SettingsError(
-            f"{text}: object stores are read by a live audit; copy the export to a folder and name the folder"
-        )
+        raise SettingsError(f"{text}: an object store is read by `auditor scan`; name the folder that it fetched into")
     path = Path(text).expanduser()
     if not path.exists():
         raise SettingsError(f"{text}: no such file or folder")
