@@ -29,7 +29,7 @@ example: $(VENV)/.installed
 COMPILE = uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock" --quiet
 lock:
 	$(COMPILE) --group build -o requirements.lock
-	$(COMPILE) --group dev --extra postgres --extra chat -o requirements-dev.lock
+	$(COMPILE) --group dev --all-extras -o requirements-dev.lock
 
 $(VENV)/.created:
 	$(PYTHON) -c 'import sys; sys.exit("auditor needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
