@@ -79,6 +79,12 @@ class FindingBook(Book):
         with self._database.read() as connection:
             return [payload.decode(text, status="resolved") for text in connection.execute(query).scalars()]
 
+    def findings_of(self, run_id: str) -> list[Finding]:
+        """The findings that were last seen by a run, as it saw them, but for those that are resolved by now."""
+        query = select(FINDINGS.c.payload).where(FINDINGS.c.last_run_id == run_id, FINDINGS.c.status != "resolved")
+        with self._database.read() as connection:
+            return [payload.decode(text) for text in connection.execute(query.order_by(FINDINGS.c.id)).scalars()]
+
     def resolved_findings(self, since: datetime) -> list[tuple[FindingRecord, Finding]]:
         """The findings that are resolved since a time, each with the figures of its last sight."""
         query = select(*_RECORD, FINDINGS.c.payload).where(

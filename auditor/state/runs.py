@@ -66,11 +66,12 @@ class RunBook(Book):
         billing_currency: str | None = None,
         note: str | None = None,
         extras: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
         now: datetime | None = None,
     ) -> None:
         """End a run as complete, partial or failed and keep its document, which is JSON already, and its extras, as text.
 
-        What is given here replaces what `begin_run` was given. Raises SettingsError for an unknown run.
+        `inputs` says what the findings rest on, so that a later run can tell that nothing changed. What is given here replaces what `begin_run` was given. Raises SettingsError for an unknown run.
         """
         told = {"as_of": as_of, "billing_currency": billing_currency, "note": note, "exit_status": exit_status}
         changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
@@ -80,6 +81,8 @@ class RunBook(Book):
             changes["document"] = json.dumps(document)
         if extras is not None:
             changes["extras"] = extras
+        if inputs is not None:
+            changes["inputs"] = dict(inputs)
         changes |= {"status": status, "ended_at": now or self._clock()}
         with self._database.write() as connection:
             run_number(connection, run_id)
@@ -128,8 +131,17 @@ class RunBook(Book):
             extras: str | None = connection.execute(select(RUNS.c.extras).where(RUNS.c.number == number)).scalar()
         return extras
 
+    def run_inputs(self, run_id: str) -> dict[str, Any] | None:
+        """What a run's findings rest on; null where it did not say. Raises SettingsError for an unknown run."""
+        with self._database.read() as connection:
+            number = run_number(connection, run_id)
+            inputs: dict[str, Any] | None = connection.execute(
+                select(RUNS.c.inputs).where(RUNS.c.number == number)
+            ).scalar()
+        return inputs
+
     def forget_documents(self, before: datetime) -> int:
         """Drop the documents of runs that started before a time; the runs themselves stay. Returns how many."""
         old = (RUNS.c.started_at < before) & RUNS.c.document.is_not(None)
         with self._database.write() as connection:
-            return connection.execute(update(RUNS).where(old).values(document=None, extras=None)).rowcount
+            return connection.execute(update(RUNS).where(old).values(document=None, extras=None, inputs=None)).rowcount

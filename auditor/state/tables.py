@@ -35,6 +35,7 @@ RUNS = Table(
     Column("document", Text),  # findings.json as written, key order kept
     Column("note", String),
     Column("extras", Text),  # what the report shows beside the document
+    Column("inputs", JSON(none_as_null=True)),  # what the run's findings rest on; null where they must not be told again
 )
 
 # One delivery; at most one of a source and billing period is live.
