@@ -290,6 +290,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "remediation": {
             "summary": finding.remedy.summary,
             "commands": list(finding.remedy.commands),
+            "terraform": finding.remedy.terraform,
             "risk": finding.remedy.risk,
             "effort": finding.remedy.effort,
         },

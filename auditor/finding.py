@@ -20,6 +20,7 @@ class Remedy:
     commands: tuple[str, ...]
     risk: str
     effort: str
+    terraform: str = ""  # empty where there is nothing to declare
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ def rule_page(rule: Rule) -> str:
         ]
         if remedy.commands:
             lines += ["", "```sh", *remedy.commands, "```"]
+        if remedy.terraform:
+            lines += ["", "```hcl", remedy.terraform, "```"]
         parts.append("\n".join(lines))
     parts.append("\n".join(f"- <{reference}>" for reference in rule.references))
     return "\n\n".join(parts) + "\n"

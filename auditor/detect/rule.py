@@ -54,12 +54,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class RemedyText:
-    """What to do on one cloud; `{placeholders}` in the commands are columns of the rule's row."""
+    """What to do on one cloud; `{placeholders}` in commands and Terraform are columns of the rule's row.
+
+    `terraform` is empty where a provider has nothing to declare, as for a purchase or a look at the bill.
+    """
 
     summary: str
     commands: tuple[str, ...]
     risk: str
     effort: str
+    terraform: str = ""
 
 
 @dataclass(frozen=True)
@@ -327,8 +331,11 @@ class _Reader:
         return {cloud: self._remedy(cloud, entry) for cloud, entry in remedies.items()}
 
     def _remedy(self, cloud: str, entry: object) -> RemedyText:
-        if not isinstance(entry, dict) or set(entry) != _REMEDY_KEYS:
-            raise self.at(f"remedy.{cloud}", f"the remedy for {cloud} wants exactly summary, commands, risk and effort")
+        if not isinstance(entry, dict) or set(entry) - {"terraform"} != _REMEDY_KEYS:
+            raise self.at(
+                f"remedy.{cloud}",
+                f"the remedy for {cloud} wants exactly summary, commands, risk and effort, and may have terraform",
+            )
         commands = entry["commands"]
         if not isinstance(commands, list):
             raise self.at(f"remedy.{cloud}", f"commands of the remedy for {cloud} is a list, which may be empty")
@@ -337,7 +344,17 @@ class _Reader:
                 if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
                     raise self.at("commands", f"{{{name}}} is no placeholder: lower-case words and underscores only")
         texts = {key: self._text(entry[key], key) for key in ("summary", "risk", "effort")}
-        return RemedyText(commands=tuple(commands), **texts)
+        return RemedyText(commands=tuple(commands), terraform=self._terraform(entry), **texts)
+
+    def _terraform(self, entry: Mapping[str, Any]) -> str:
+        """The Terraform of a remedy. Its braces are the language's own, so only `{lower_case}` is a placeholder."""
+        if "terraform" not in entry:
+            return ""
+        text = self._text(entry["terraform"], "terraform")
+        for mark in ("${", "%{", "\\"):
+            if mark in text:
+                raise self.at("terraform", f"terraform holds {mark}, which is escaped like a value; write it without")
+        return text
 
 
 def _coerced(value: object, default: ParameterValue, name: str) -> ParameterValue:

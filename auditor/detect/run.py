@@ -2,8 +2,6 @@
 
 import json
 import logging
-import re
-import shlex
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +15,8 @@ from uuid import UUID
 
 import duckdb
 
-from auditor.detect.rule import ENGINE_PARAMETERS, ParameterValue, RemedyText, Rule, checked_overrides
+from auditor.detect.remedies import filled
+from auditor.detect.rule import ENGINE_PARAMETERS, ParameterValue, Rule, checked_overrides
 from auditor.detect.settle import settle
 from auditor.errors import RuleError
 from auditor.finding import CONFIDENCES, HOURS_A_MONTH, Finding, Remedy
@@ -43,7 +42,6 @@ _SAMPLED_COLUMNS = frozenset(
 )
 _MONEY_COLUMNS = ("effective_cost", "committed_cost", "avoidable_cost", "avoidable_low", "avoidable_high")
 _CONTEXT_COLUMNS = ("AvailabilityZone", "ResourceName", "ResourceType", "ServiceName", "Tags", "owner")
-_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _NIL = Decimal(0)
 _SMALLEST = Decimal("1e-12")  # the lake's own precision
 _TOO_MUCH = Decimal("1e18")  # the lake's money, decimal(30, 12), ends below it
@@ -422,38 +420,6 @@ def _remedy(rule: Rule, row: Mapping[str, Any]) -> Remedy:
     if text is None:
         raise RuleError(f"{rule.id}: a row is of {row['provider']}, for which the rule has no remedy")
     return filled(text, row)
-
-
-def filled(text: RemedyText, row: Mapping[str, Any]) -> Remedy:
-    """The remedy with the row's values in the place of `{placeholders}`, quoted for a POSIX shell.
-
-    A column is named in snake_case (`{region_id}` is RegionId); `{resource_last_part}` is the last part of an ARN or
-    path, and so is `{resource_short_id}`, but that gcloud wants a name where Google's bill has a number. What the row
-    does not know stays `<name>`, for a person to fill in.
-    """
-    values = {
-        _snake(name): value for name, value in row.items() if isinstance(value, str | int | Decimal) and value != ""
-    }
-    if row.get("ResourceId"):
-        last = _last_part(row["ResourceId"])
-        named = row["provider"] == "gcp" and last.isdecimal() and row.get("ResourceName")
-        values.setdefault("resource_last_part", last)
-        values.setdefault("resource_short_id", _last_part(row["ResourceName"]) if named else last)
-
-    def value_of(match: re.Match[str]) -> str:
-        name = match.group(1)
-        return shlex.quote(str(values[name])) if name in values else f"<{name}>"
-
-    commands = tuple(_PLACEHOLDER.sub(value_of, command) for command in text.commands)
-    return Remedy(text.summary, commands, text.risk, text.effort)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def _last_part(path: str) -> str:
-    return re.split(r"[/:]", path)[-1]
 
 
 def _with_commands(rule: Rule, finding: Finding, row: Mapping[str, Any]) -> Finding:

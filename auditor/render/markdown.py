@@ -37,7 +37,7 @@ def _lines(document: Mapping[str, Any], extras: Extras) -> Iterator[str]:
             for _, name, _, spent, cost, share in ledger.classes
         ]
         yield from _table(("Class", "Device hours", "Cost", "Share"), rows)
-    yield from _findings(document)
+    yield from _findings(document, extras)
     yield from _coverage(document)
 
 
@@ -56,7 +56,7 @@ def _totals(document: Mapping[str, Any]) -> Iterator[str]:
     yield from _table(("Figure", "Amount"), rows)
 
 
-def _findings(document: Mapping[str, Any]) -> Iterator[str]:
+def _findings(document: Mapping[str, Any], extras: Extras) -> Iterator[str]:
     opened = view.opened(document)
     yield "## Findings"
     yield ""
@@ -77,13 +77,13 @@ def _findings(document: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield from _table(("Finding", "Resource", "Owner", "Severity", "Confidence", "Net a month"), rows)
     for finding in opened[:FULL]:
-        yield from _finding(finding)
+        yield from _finding(finding, extras)
     if len(opened) > FULL:
         yield f"The other {len(opened) - FULL} stand in the table above and in the data files."
         yield ""
 
 
-def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
+def _finding(finding: Mapping[str, Any], extras: Extras) -> Iterator[str]:
     remedy, currency = finding["remediation"], finding["currency"]
     yield f"### {_md(finding['title'])}: {_md(view.subject(finding))}"
     yield ""
@@ -102,8 +102,16 @@ def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
     for command in remedy["commands"]:
         yield markdown_code(command)
         yield ""
+    if remedy.get("terraform"):
+        yield "Or in Terraform:"
+        yield ""
+        yield markdown_code(remedy["terraform"])
+        yield ""
     if remedy["risk"]:
         yield f"**Risk.** {_md(remedy['risk'])}"
+        yield ""
+    if known := (extras.rule_texts or {}).get(finding["rule_id"]):
+        yield f"**Not seen.** {_md(known.blind_to)}"
         yield ""
     links = [f"- <{address}>" for address in map(safe_url, finding["references"]) if address]
     if links:

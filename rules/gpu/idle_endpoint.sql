@@ -35,18 +35,48 @@ min_coverage    = { default = 0.8, unit = "days with samples / days of the spell
 [remedy.aws]
 summary  = "Delete the endpoint, or move it to serverless or asynchronous inference that scales to zero"
 commands = ["aws sagemaker delete-endpoint --region {region_id} --endpoint-name {resource_short_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_sagemaker_endpoint.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Callers get errors; the model and its endpoint configuration stay and can be deployed again."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Undeploy the model from the endpoint"
 commands = ["gcloud ai endpoints describe {resource_last_part} --project {sub_account_id} --region {region_id}"]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/locations/{region_id}/endpoints/{resource_last_part}` names out of the configuration, and state under its address:
+removed {
+  from = google_vertex_ai_endpoint.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Callers get errors; the model stays and can be deployed again."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Delete the deployments of the online endpoint, or the endpoint"
 commands = ["az resource delete --ids {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azapi_resource.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Callers get errors; the model stays registered and can be deployed again."
 effort   = "minutes"
 */

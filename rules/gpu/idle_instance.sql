@@ -39,18 +39,37 @@ min_coverage    = { default = 0.8, unit = "samples seen / samples expected", abo
 [remedy.aws]
 summary  = "Ask the owner, then stop the instance or terminate it; schedule it if it works at set times"
 commands = ["aws ec2 stop-instances --region {region_id} --instance-ids {resource_short_id}"]
+terraform = '''
+resource "aws_ec2_instance_state" "{resource_label}" {
+  instance_id = {resource_short_id}
+  state       = "stopped"
+}
+'''
 risk     = "Instance store data is lost on stop, and the capacity may not be there when it is started again."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Ask the owner, then stop or delete the machine; schedule it if it works at set times"
 commands = ["gcloud compute instances stop {resource_short_id} --project {sub_account_id} --zone {zone}"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  desired_status = "TERMINATED" # stopped, in the words of the API
+}
+'''
 risk     = "Local SSD data is lost on stop, and the capacity may not be there when it is started again."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Ask the owner, then deallocate or delete the machine; stopping it inside the guest goes on being billed"
 commands = ["az vm deallocate --ids {resource_id}"]
+terraform = '''
+resource "azapi_resource_action" "{resource_label}_deallocate" {
+  type        = "Microsoft.Compute/virtualMachines@2024-07-01"
+  resource_id = {resource_id}
+  action      = "deallocate"
+}
+'''
 risk     = "Data on the temporary disk is lost, and the capacity may not be there when it is started again."
 effort   = "minutes"
 */

@@ -36,18 +36,48 @@ min_coverage    = { default = 0.8, unit = "days with samples / days of the spell
 [remedy.aws]
 summary  = "Stop the notebook instance and give it an idle shutdown by a lifecycle configuration"
 commands = ["aws sagemaker stop-notebook-instance --region {region_id} --notebook-instance-name {resource_short_id}"]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_sagemaker_notebook_instance" "{resource_label}" {
+  lifecycle_config_name = aws_sagemaker_notebook_instance_lifecycle_configuration.stop_when_idle.name
+}
+
+resource "aws_sagemaker_notebook_instance_lifecycle_configuration" "stop_when_idle" {
+  name     = "stop-when-idle"
+  on_start = filebase64("stop-when-idle.sh")
+}
+'''
 risk     = "Kernels lose what they hold in memory; the volume stays."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Stop the Workbench instance and set its idle shutdown"
 commands = ["gcloud compute instances stop {resource_short_id} --project {sub_account_id} --zone {zone}"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_workbench_instance" "{resource_label}" {
+  desired_state = "STOPPED"
+
+  gce_setup {
+    metadata = {
+      idle-timeout-seconds = "3600"
+    }
+  }
+}
+'''
 risk     = "Kernels lose what they hold in memory; the disks stay."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Stop the compute instance and set its idle shutdown"
 commands = ["az ml compute stop --name {resource_short_id}"]
+terraform = '''
+resource "azapi_resource_action" "{resource_label}_stop" {
+  type        = "Microsoft.MachineLearningServices/workspaces/computes@2024-04-01"
+  resource_id = {resource_id}
+  action      = "stop"
+}
+'''
 risk     = "Kernels lose what they hold in memory; the disks stay."
 effort   = "minutes"
 */

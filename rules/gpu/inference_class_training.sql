@@ -38,18 +38,40 @@ share_without_price = { default = 0.2, unit = "ratio of EffectiveCost", about = 
 [remedy.aws]
 summary  = "Time a few hundred steps on a training-class device, compare the cost of the same work, then move the next run"
 commands = ["aws ec2 describe-instance-type-offerings --region {region_id} --location-type availability-zone --filters Name=instance-type,Values={other_type}"]
+terraform = '''
+# After the benchmark, for the next run.
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_instance" "{resource_label}" {
+  instance_type = {other_type}
+}
+'''
 risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Time a few hundred steps on a training-class device, compare the cost of the same work, then move the next run"
 commands = ["gcloud compute machine-types list --project {sub_account_id} --filter=name={other_type}"]
+terraform = '''
+# After the benchmark, for the next run.
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  machine_type              = {other_type}
+  allow_stopping_for_update = true
+}
+'''
 risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Time a few hundred steps on a training-class device, compare the cost of the same work, then move the next run"
 commands = ["az vm list-skus --location {region_id} --size {other_type} --output table"]
+terraform = '''
+# After the benchmark, for the next run.
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  size = {other_type}
+}
+'''
 risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
 effort   = "days"
 */

@@ -38,18 +38,59 @@ commands = [
     "aws ec2 create-placement-group --region {region_id} --group-name {cluster}-compact --strategy cluster",
     "aws ec2 describe-instance-types --region {region_id} --instance-types {machine_type} --query 'InstanceTypes[].NetworkInfo.EfaSupported'",
 ]
+terraform = '''
+resource "aws_placement_group" "compact" {
+  name     = "{cluster}-compact"
+  strategy = "cluster"
+}
+
+resource "aws_launch_template" "compact" {
+  instance_type = {machine_type}
+
+  placement {
+    group_name = aws_placement_group.compact.name
+  }
+
+  network_interfaces {
+    interface_type = "efa"
+  }
+}
+'''
 risk     = "A cluster placement group in one zone needs that many machines there at once; without a reservation the start may fail."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Run the nodes in one zone under a compact placement policy, on a machine type with GPUDirect or RDMA interfaces"
 commands = ["gcloud compute resource-policies create group-placement {cluster}-compact --project {sub_account_id} --region {region_id} --collocation collocated"]
+terraform = '''
+resource "google_compute_resource_policy" "compact" {
+  project = {sub_account_id}
+  region  = {region_id}
+  name    = "{cluster}-compact"
+
+  group_placement_policy {
+    collocation = "COLLOCATED"
+  }
+}
+'''
 risk     = "Compact placement needs that many machines in one place at once; without a reservation the start may fail."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Run the nodes in one zone and one scale set, on a size with InfiniBand (an r in its name)"
 commands = ["az vm list-skus --location {region_id} --size Standard_ND --query \"[?capabilities[?name=='RdmaEnabled' && value=='True']].name\" --output table"]
+terraform = '''
+resource "azurerm_linux_virtual_machine_scale_set" "compact" {
+  name                        = "{cluster}-compact"
+  location                    = {region_id}
+  resource_group_name         = var.resource_group_name
+  sku                         = var.size_with_infiniband
+  instances                   = {nodes}
+  zones                       = [var.zone]
+  single_placement_group      = true
+  platform_fault_domain_count = 1
+}
+'''
 risk     = "One scale set in one zone needs that many machines there at once; without a reservation the start may fail."
 effort   = "hours"
 */

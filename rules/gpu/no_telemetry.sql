@@ -33,18 +33,62 @@ min_coverage = { default = 0.8, unit = "samples seen / samples expected", about 
 [remedy.aws]
 summary  = "Run the CloudWatch agent with its nvidia_gpu section, or the DCGM or Neuron exporter, on the machine"
 commands = ["aws ssm send-command --region {region_id} --document-name AWS-ConfigureAWSPackage --instance-ids {resource_short_id} --parameters 'action=Install,name=AmazonCloudWatchAgent'"]
+terraform = '''
+resource "aws_ssm_association" "{resource_label}_agent" {
+  name = "AWS-ConfigureAWSPackage"
+
+  parameters = {
+    action = "Install"
+    name   = "AmazonCloudWatchAgent"
+  }
+
+  targets {
+    key    = "InstanceIds"
+    values = [{resource_short_id}]
+  }
+}
+'''
 risk     = "Custom metrics cost a little; the agent needs an instance profile that may write them."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Install the Ops Agent, which reports GPU metrics, on the machine"
 commands = ["gcloud compute instances ops-agents policies list --project {sub_account_id}"]
+terraform = '''
+# Every machine with the label gets the Ops Agent; give it to {resource_short_id}.
+module "ops_agent" {
+  source        = "terraform-google-modules/cloud-operations/google//modules/ops-agent-policy"
+  project       = {sub_account_id}
+  zone          = var.zone
+  assignment_id = "ops-agent-on-accelerators"
+
+  agents_rule = {
+    package_state = "installed"
+    version       = "latest"
+  }
+
+  instance_filter = {
+    all = false
+    inclusion_labels = [{ labels = { ops-agent = "yes" } }]
+  }
+}
+'''
 risk     = "Agent metrics cost a little."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Run the DCGM exporter with Azure Monitor managed Prometheus, or Telegraf's nvidia_smi input, on the machine"
 commands = ["az vm extension list --ids {resource_id}"]
+terraform = '''
+resource "azurerm_virtual_machine_extension" "{resource_label}_exporter" {
+  name                 = "dcgm-exporter"
+  virtual_machine_id   = {resource_id}
+  publisher            = "Microsoft.Azure.Extensions"
+  type                 = "CustomScript"
+  type_handler_version = "2.1"
+  settings             = jsonencode({ commandToExecute = var.command_that_starts_the_exporter })
+}
+'''
 risk     = "Custom metrics cost a little."
 effort   = "hours"
 */

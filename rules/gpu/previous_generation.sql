@@ -41,18 +41,40 @@ share_without_price = { default = 0.2, unit = "ratio of EffectiveCost", about = 
 [remedy.aws]
 summary  = "Run the workload's benchmark on the successor, compare the cost of the same work, then move"
 commands = ["aws ec2 describe-instance-type-offerings --region {region_id} --location-type availability-zone --filters Name=instance-type,Values={successor_type}"]
+terraform = '''
+# After the benchmark, for the next run.
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_instance" "{resource_label}" {
+  instance_type = {successor_type}
+}
+'''
 risk     = "Newer devices need newer drivers and frameworks; numbers may differ in the last digits."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Run the workload's benchmark on the successor, compare the cost of the same work, then move"
 commands = ["gcloud compute machine-types list --project {sub_account_id} --filter=name={successor_type}"]
+terraform = '''
+# After the benchmark, for the next run.
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  machine_type              = {successor_type}
+  allow_stopping_for_update = true
+}
+'''
 risk     = "Newer devices need newer drivers and frameworks; numbers may differ in the last digits."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Run the workload's benchmark on the successor, compare the cost of the same work, then move"
 commands = ["az vm list-skus --location {region_id} --size {successor_type} --output table"]
+terraform = '''
+# After the benchmark, for the next run.
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  size = {successor_type}
+}
+'''
 risk     = "Newer devices need newer drivers and frameworks; numbers may differ in the last digits."
 effort   = "days"
 */

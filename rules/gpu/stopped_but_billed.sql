@@ -41,6 +41,17 @@ commands = [
     "aws ec2 create-snapshots --region {region_id} --instance-specification InstanceId={resource_short_id}",
     "aws ec2 terminate-instances --region {region_id} --instance-ids {resource_short_id}",
 ]
+terraform = '''
+# Snapshots first, by the command above; the addresses are aws_eip blocks of their own.
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_instance.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "What no snapshot holds is gone; a released address cannot be had again."
 effort   = "hours"
 
@@ -50,12 +61,40 @@ commands = [
     "gcloud compute machine-images create {resource_name}-kept --project {sub_account_id} --source-instance {resource_short_id} --source-instance-zone {zone}",
     "gcloud compute instances delete {resource_short_id} --project {sub_account_id} --zone {zone} --delete-disks all",
 ]
+terraform = '''
+resource "google_compute_machine_image" "{resource_label}_kept" {
+  provider        = google-beta
+  project         = {sub_account_id}
+  name            = "{resource_short_id}-kept"
+  source_instance = "projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}"
+}
+
+# Take the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_instance.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "What no image holds is gone; a released address cannot be had again."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Deallocate the machine if it is only stopped; ask the owner, keep snapshots, then delete it with its disks and addresses"
 commands = ["az vm deallocate --ids {resource_id}", "az vm show --ids {resource_id} --query storageProfile", "az vm delete --ids {resource_id}"]
+terraform = '''
+# Snapshots first; disks, interfaces and addresses are blocks of their own.
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_linux_virtual_machine.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "What no snapshot holds is gone; the disks stay unless they are deleted with the machine."
 effort   = "hours"
 */

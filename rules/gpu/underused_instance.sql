@@ -42,6 +42,12 @@ commands = [
     "aws ec2 stop-instances --region {region_id} --instance-ids {resource_short_id}",
     "aws ec2 modify-instance-attribute --region {region_id} --instance-id {resource_short_id} --instance-type Value={target_type}",
 ]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_instance" "{resource_label}" {
+  instance_type = {target_type}
+}
+'''
 risk     = "A stop loses instance store data; check memory, CPU and network of the smaller size first."
 effort   = "hours"
 
@@ -51,12 +57,25 @@ commands = [
     "gcloud compute instances stop {resource_short_id} --project {sub_account_id} --zone {zone}",
     "gcloud compute instances set-machine-type {resource_short_id} --project {sub_account_id} --zone {zone} --machine-type {target_type}",
 ]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  machine_type              = {target_type}
+  allow_stopping_for_update = true
+}
+'''
 risk     = "A stop loses local SSD data; check memory, CPU and network of the smaller size first."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Move the work to a smaller size of the family, or pack more of it onto the machine"
 commands = ["az vm list-vm-resize-options --ids {resource_id} --output table", "az vm resize --ids {resource_id} --size {target_type}"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  size = {target_type}
+}
+'''
 risk     = "A resize restarts the machine; check memory, CPU and network of the smaller size first."
 effort   = "hours"
 */

@@ -32,18 +32,48 @@ idle_days = { default = 7, unit = "days", about = "days of the window on which c
 [remedy.aws]
 summary  = "Reduce the reservation to what runs in it, or cancel it"
 commands = ["aws ec2 cancel-capacity-reservation --region {region_id} --capacity-reservation-id {resource_short_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_ec2_capacity_reservation.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "The capacity may not be there when it is wanted again."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Reduce the reservation to what runs in it, or delete it"
 commands = ["gcloud compute reservations delete {resource_short_id} --project {sub_account_id} --zone {zone}"]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/reservations/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_reservation.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "The capacity may not be there when it is wanted again; a reservation that a commitment asks for has to stay."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Reduce the reservation's capacity to what runs in it, or delete it"
 commands = ["az resource delete --ids {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_capacity_reservation.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "The capacity may not be there when it is wanted again."
 effort   = "minutes"
 */

@@ -38,18 +38,75 @@ copy_pattern     = { default = "(?i)backup|replica|archive|snapshot|mirror|\\blo
 [remedy.aws]
 summary  = "Copy the data set once into a bucket of the training region, or start the training where the data are"
 commands = ["aws s3 sync s3://{resource_short_id} s3://$BUCKET_IN_THE_TRAINING_REGION --source-region {region_id} --region {reader_region_id}"]
+terraform = '''
+# A copy beside the training; objects that exist already are copied by the command above.
+resource "aws_s3_bucket_replication_configuration" "{resource_label}" {
+  bucket = {resource_short_id}
+  role   = var.replication_role_arn
+
+  rule {
+    id     = "to-the-training-region"
+    status = "Enabled"
+
+    filter {
+      prefix = var.data_set_prefix
+    }
+
+    delete_marker_replication {
+      status = "Enabled"
+    }
+
+    destination {
+      bucket = var.bucket_arn_in_the_training_region
+    }
+  }
+}
+'''
 risk     = "Two copies have to be kept equal; the copy is billed for storage and, once, for the transfer."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Copy the data set once into a bucket of the training region (or a dual-region that holds both), or start the training where the data are"
 commands = ["gcloud storage rsync --recursive gs://{resource_last_part} gs://$BUCKET_IN_THE_TRAINING_REGION"]
+terraform = '''
+resource "google_storage_bucket" "{resource_label}_copy" {
+  project  = {sub_account_id}
+  name     = var.name_of_the_copy
+  location = {reader_region_id}
+}
+
+resource "google_storage_transfer_job" "{resource_label}" {
+  project     = {sub_account_id}
+  description = "Data set to the region that trains on it"
+
+  transfer_spec {
+    gcs_data_source {
+      bucket_name = {resource_last_part}
+    }
+
+    gcs_data_sink {
+      bucket_name = google_storage_bucket.{resource_label}_copy.name
+    }
+  }
+}
+'''
 risk     = "Two copies have to be kept equal; the copy is billed for storage and, once, for the transfer."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Copy the data set once into a storage account of the training region, or start the training where the data are"
 commands = ["azcopy sync https://{resource_short_id}.blob.core.windows.net/$CONTAINER https://$ACCOUNT_IN_THE_TRAINING_REGION.blob.core.windows.net/$CONTAINER --recursive"]
+terraform = '''
+resource "azurerm_storage_object_replication" "{resource_label}" {
+  source_storage_account_id      = {resource_id}
+  destination_storage_account_id = var.storage_account_id_in_the_training_region
+
+  rules {
+    source_container_name      = var.container
+    destination_container_name = var.container
+  }
+}
+'''
 risk     = "Two copies have to be kept equal; the copy is billed for storage and, once, for the transfer."
 effort   = "hours"
 */

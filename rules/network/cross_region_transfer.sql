@@ -29,18 +29,55 @@ avoidable_share  = { default = 0.5, unit = "ratio of EffectiveCost", about = "sh
 [remedy.aws]
 summary  = "Move the caller or the data, replicate by prefix instead of whole buckets, compress before sending"
 commands = ["aws s3api get-bucket-replication --bucket {resource_short_id}", "aws ec2 describe-instances --region {region_id} --instance-ids {resource_short_id}"]
+terraform = '''
+# Where replication causes it: only the prefixes that have to be elsewhere. Where a machine causes it, start it in the region of its peers.
+resource "aws_s3_bucket_replication_configuration" "{resource_label}" {
+  bucket = {resource_short_id}
+  role   = var.replication_role_arn
+
+  rule {
+    id     = "only-what-must-be-elsewhere"
+    status = "Enabled"
+
+    filter {
+      prefix = var.prefix_to_keep_elsewhere
+    }
+
+    delete_marker_replication {
+      status = "Enabled"
+    }
+
+    destination {
+      bucket = var.destination_bucket_arn
+    }
+  }
+}
+'''
 risk     = "Narrower replication leaves less to recover from when a region is lost."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Move the caller or the data into one region, or use a bucket location that covers both"
 commands = ["gcloud compute instances list --project {sub_account_id}"]
+terraform = '''
+# A machine in the region of its peers takes the place of the one here.
+resource "google_compute_instance" "{resource_label}" {
+  project = {sub_account_id}
+  zone    = var.zone_in_the_region_of_its_peers
+}
+'''
 risk     = "Moving data or machines interrupts their users."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Move the caller or the data into one region, replicate only the containers that need it"
 commands = ["az resource show --ids {resource_id}"]
+terraform = '''
+# A machine in the region of its peers takes the place of the one here.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  location = var.region_of_its_peers
+}
+'''
 risk     = "Narrower replication leaves less to recover from when a region is lost."
 effort   = "days"
 */

@@ -29,18 +29,36 @@ avoidable_share  = { default = 0.5, unit = "ratio of EffectiveCost", about = "sh
 [remedy.aws]
 summary  = "Keep chatty pairs in one Availability Zone: zone-aware clients, follower fetching, one zone for a training job and its data"
 commands = ["aws ec2 describe-instances --region {region_id} --instance-ids {resource_short_id} --query 'Reservations[].Instances[].[InstanceId,Placement.AvailabilityZone]'"]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_instance" "{resource_label}" {
+  availability_zone = var.zone_of_its_peers # makes the machine anew
+}
+'''
 risk     = "A service in one zone does not survive the loss of that zone; keep replicas that guard data where they are."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Keep chatty pairs in one zone: topology-aware routing, zonal clusters for batch work, rack-aware consumers"
 commands = ["gcloud compute instances list --project {sub_account_id} --filter=\"zone ~ {region_id}\""]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/ZONE/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  zone = var.zone_of_its_peers # makes the machine anew
+}
+'''
 risk     = "A service in one zone does not survive the loss of that zone; keep replicas that guard data where they are."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Keep chatty pairs in one availability zone with zonal deployments or a proximity placement group"
 commands = ["az vm list --subscription {sub_account_id} --output table"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  zone = var.zone_of_its_peers # makes the machine anew
+}
+'''
 risk     = "A service in one zone does not survive the loss of that zone; keep replicas that guard data where they are."
 effort   = "days"
 */

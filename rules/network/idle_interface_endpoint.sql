@@ -30,18 +30,48 @@ idle_days = { default = 7, unit = "days", about = "whole days without use up to 
 [remedy.aws]
 summary  = "Delete the interface endpoint"
 commands = ["aws ec2 delete-vpc-endpoints --region {region_id} --vpc-endpoint-ids {resource_short_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_vpc_endpoint.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "With private DNS on, callers fall back to the service's public addresses."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Delete the Private Service Connect endpoint"
 commands = ["gcloud compute forwarding-rules list --project {sub_account_id} --filter=\"name={resource_short_id} OR id={resource_last_part}\""]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/regions/{region_id}/forwardingRules/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_forwarding_rule.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Delete the private endpoint"
 commands = ["az network private-endpoint delete --ids {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_private_endpoint.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Where public access is off, the service cannot be reached any more."
 effort   = "minutes"
 */

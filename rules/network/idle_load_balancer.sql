@@ -32,18 +32,48 @@ max_hourly_bytes = { default = 1_000_000, unit = "bytes per hour, mean of a day"
 [remedy.aws]
 summary  = "Delete the load balancer, after checking that no DNS name points at it"
 commands = ["aws elbv2 delete-load-balancer --region {region_id} --load-balancer-arn {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_lb.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Delete the forwarding rule, after checking that no DNS name points at its address"
 commands = ["gcloud compute forwarding-rules list --project {sub_account_id} --filter=\"name={resource_short_id} OR id={resource_last_part}\""]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/regions/{region_id}/forwardingRules/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_forwarding_rule.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Delete the load balancer, after checking that no DNS name points at it"
 commands = ["az network lb delete --ids {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_lb.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
 */

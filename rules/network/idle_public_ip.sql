@@ -30,18 +30,48 @@ idle_days = { default = 7, unit = "days", about = "whole days without use up to 
 [remedy.aws]
 summary  = "Release the Elastic IP"
 commands = ["aws ec2 release-address --region {region_id} --allocation-id {resource_short_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_eip.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "The address cannot be had back; partners that list it have to be told."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Release the static address"
 commands = ["gcloud compute addresses delete {resource_short_id} --project {sub_account_id} --region {region_id}"]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/regions/{region_id}/addresses/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_address.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "The address cannot be had back; partners that list it have to be told."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Delete the public IP address"
 commands = ["az network public-ip delete --ids {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_public_ip.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "The address cannot be had back; partners that list it have to be told."
 effort   = "minutes"
 */

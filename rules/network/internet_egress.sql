@@ -29,18 +29,90 @@ min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hour
 [remedy.aws]
 summary  = "Put CloudFront before what is served repeatedly, compress, and use Direct Connect for steady flows to known sites"
 commands = ["aws cloudwatch get-metric-statistics --region {region_id} --namespace AWS/EC2 --metric-name NetworkOut --dimensions Name=InstanceId,Value={resource_short_id} --period 86400 --statistics Sum --start-time $START --end-time $END"]
+terraform = '''
+resource "aws_cloudfront_distribution" "{resource_label}" {
+  enabled = true
+  comment = "Before {resource_short_id}"
+
+  origin {
+    origin_id   = "origin"
+    domain_name = var.origin_domain_name
+
+    custom_origin_config {
+      http_port              = 80
+      https_port             = 443
+      origin_protocol_policy = "https-only"
+      origin_ssl_protocols   = ["TLSv1.2"]
+    }
+  }
+
+  default_cache_behavior {
+    target_origin_id       = "origin"
+    allowed_methods        = ["GET", "HEAD"]
+    cached_methods         = ["GET", "HEAD"]
+    cache_policy_id        = var.cache_policy_id
+    compress               = true
+    viewer_protocol_policy = "redirect-to-https"
+  }
+
+  restrictions {
+    geo_restriction {
+      restriction_type = "none"
+    }
+  }
+
+  viewer_certificate {
+    cloudfront_default_certificate = true
+  }
+}
+'''
 risk     = "A cache can serve stale content; set its lifetimes on purpose."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Put Cloud CDN before what is served repeatedly, compress, consider the Standard network tier or an interconnect"
 commands = ["gcloud compute instances list --project {sub_account_id}"]
+terraform = '''
+resource "google_compute_backend_service" "{resource_label}" {
+  project          = {sub_account_id}
+  name             = var.backend_service_name
+  enable_cdn       = true
+  compression_mode = "AUTOMATIC"
+
+  cdn_policy {
+    cache_mode  = "CACHE_ALL_STATIC"
+    default_ttl = 3600
+  }
+}
+'''
 risk     = "A cache can serve stale content; the Standard tier leaves Google's network early."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Put Azure Front Door before what is served repeatedly, compress, and use ExpressRoute for steady flows to known sites"
 commands = ["az monitor metrics list --resource {resource_id} --metric 'Network Out Total' --interval P1D"]
+terraform = '''
+resource "azurerm_cdn_frontdoor_profile" "{resource_label}" {
+  name                = "egress-cache"
+  resource_group_name = var.resource_group_name
+  sku_name            = "Standard_AzureFrontDoor"
+}
+
+resource "azurerm_cdn_frontdoor_origin_group" "{resource_label}" {
+  name                     = "origins"
+  cdn_frontdoor_profile_id = azurerm_cdn_frontdoor_profile.{resource_label}.id
+
+  load_balancing {}
+}
+
+resource "azurerm_cdn_frontdoor_origin" "{resource_label}" {
+  name                           = "origin"
+  cdn_frontdoor_origin_group_id  = azurerm_cdn_frontdoor_origin_group.{resource_label}.id
+  host_name                      = var.host_name_of_the_origin # that of {resource_id}
+  certificate_name_check_enabled = true
+  enabled                        = true
+}
+'''
 risk     = "A cache can serve stale content; set its lifetimes on purpose."
 effort   = "days"
 */

@@ -37,6 +37,23 @@ commands = [
     "aws ec2 create-nat-gateway --region {region_id} --subnet-id $PUBLIC_SUBNET_OF_THE_ZONE --allocation-id $ALLOCATION_ID",
     "aws ec2 replace-route --region {region_id} --route-table-id $ROUTE_TABLE_OF_THE_ZONE --destination-cidr-block 0.0.0.0/0 --nat-gateway-id $NEW_GATEWAY",
 ]
+terraform = '''
+# One for each zone that reaches {resource_short_id} over a border: a gateway there, and the default route of that zone's private subnets to it.
+resource "aws_eip" "{resource_label}_other_zone" {
+  domain = "vpc"
+}
+
+resource "aws_nat_gateway" "{resource_label}_other_zone" {
+  allocation_id = aws_eip.{resource_label}_other_zone.id
+  subnet_id     = var.public_subnet_id_of_the_other_zone
+}
+
+resource "aws_route" "{resource_label}_other_zone" {
+  route_table_id         = var.route_table_id_of_the_other_zone
+  destination_cidr_block = "0.0.0.0/0"
+  nat_gateway_id         = aws_nat_gateway.{resource_label}_other_zone.id
+}
+'''
 risk     = "Open connections break when the route changes, and the public address that partners see becomes another one."
 effort   = "hours"
 */

@@ -36,18 +36,49 @@ commands = [
     "aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id}",
     "aws ec2 delete-nat-gateway --region {region_id} --nat-gateway-id {resource_short_id}",
 ]
+terraform = '''
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_nat_gateway.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Subnets that route through it lose their way to the internet."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Delete the NAT configuration of the Cloud Router"
 commands = ["gcloud compute routers list --project {sub_account_id} --regions {region_id}", "gcloud compute routers delete {resource_short_id} --project {sub_account_id} --region {region_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={sub_account_id}/{region_id}/ROUTER/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_router_nat.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Machines without external addresses lose their way to the internet; a router that also speaks BGP has to stay."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Detach the NAT gateway from its subnets and delete it with its public addresses"
 commands = ["az network nat gateway show --ids {resource_id} --query subnets", "az network nat gateway delete --ids {resource_id}"]
+terraform = '''
+# The azurerm_subnet_nat_gateway_association of each of its subnets goes first.
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_nat_gateway.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Subnets that use it lose their way to the internet."
 effort   = "minutes"
 */

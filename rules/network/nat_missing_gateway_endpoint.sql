@@ -34,6 +34,21 @@ summary  = "Create the missing gateway endpoints in the VPC and associate them w
 commands = [
     "aws ec2 create-vpc-endpoint --region {region_id} --vpc-id {network_id} --service-name com.amazonaws.{region_id}.{missing_service} --route-table-ids $(aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id} --query 'RouteTables[].RouteTableId' --output text)",
 ]
+terraform = '''
+data "aws_route_tables" "{resource_label}" {
+  filter {
+    name   = "route.nat-gateway-id"
+    values = [{resource_short_id}]
+  }
+}
+
+resource "aws_vpc_endpoint" "{resource_label}_{missing_service}" {
+  vpc_id            = {network_id}
+  service_name      = "com.amazonaws.{region_id}.{missing_service}"
+  vpc_endpoint_type = "Gateway"
+  route_table_ids   = data.aws_route_tables.{resource_label}.ids
+}
+'''
 risk     = "Bucket policies that name the gateway's public address stop matching; open connections to S3 are cut when the route appears."
 effort   = "minutes"
 */

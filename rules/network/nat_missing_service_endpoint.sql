@@ -36,6 +36,12 @@ summary  = "Add the service endpoint Microsoft.Storage to the subnets behind the
 commands = [
     "az network vnet subnet update --ids {subnet} --service-endpoints Microsoft.Storage $(az network vnet subnet show --ids {subnet} --query 'serviceEndpoints[].service' --output tsv)",
 ]
+terraform = '''
+# In the block that `terraform state list -id={subnet}` names, beside the endpoints it has; likewise for the other subnets.
+resource "azurerm_subnet" "{resource_label}" {
+  service_endpoints = ["Microsoft.Storage"]
+}
+'''
 risk     = "Open connections to storage break for a moment; storage firewalls that name the gateway's public address have to admit the subnet."
 effort   = "minutes"
 */

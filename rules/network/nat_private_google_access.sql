@@ -36,6 +36,15 @@ summary  = "Turn on Private Google Access for the subnets behind the gateway"
 commands = [
     "gcloud compute networks subnets update {subnet} --project {sub_account_id} --region {region_id} --enable-private-ip-google-access",
 ]
+terraform = '''
+# In the block of the subnet; likewise for the other subnets behind the gateway.
+resource "google_compute_subnetwork" "{resource_label}" {
+  project                  = {sub_account_id}
+  region                   = {region_id}
+  name                     = {subnet}
+  private_ip_google_access = true
+}
+'''
 risk     = "Firewall rules and routes have to let Google's API ranges through; nothing is interrupted."
 effort   = "minutes"
 */

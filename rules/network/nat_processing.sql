@@ -36,18 +36,50 @@ commands = [
     "aws ec2 describe-nat-gateways --region {region_id} --nat-gateway-ids {resource_short_id}",
     "aws ec2 describe-flow-logs --region {region_id}",
 ]
+terraform = '''
+# The way to S3 that costs nothing, from every route table that leads to the gateway.
+data "aws_nat_gateway" "{resource_label}" {
+  id = {resource_short_id}
+}
+
+data "aws_route_tables" "{resource_label}" {
+  filter {
+    name   = "route.nat-gateway-id"
+    values = [{resource_short_id}]
+  }
+}
+
+resource "aws_vpc_endpoint" "{resource_label}_s3" {
+  vpc_id            = data.aws_nat_gateway.{resource_label}.vpc_id
+  service_name      = "com.amazonaws.{region_id}.s3"
+  vpc_endpoint_type = "Gateway"
+  route_table_ids   = data.aws_route_tables.{resource_label}.ids
+}
+'''
 risk     = "Endpoint policies and bucket policies that name public addresses need a look first."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Turn on Private Google Access, mirror images and packages in Artifact Registry, and look at the talkers in the flow logs"
 commands = ["gcloud compute networks subnets list --project {sub_account_id} --filter=\"region:{region_id}\" --format=\"table(name,privateIpGoogleAccess)\""]
+terraform = '''
+# In the blocks of the subnets behind the gateway {resource_short_id}.
+resource "google_compute_subnetwork" "{resource_label}" {
+  private_ip_google_access = true
+}
+'''
 risk     = "Firewall rules that block Google's private ranges have to let them through."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Give the subnets service endpoints or private endpoints for storage and registries, and look at the talkers in the flow logs"
 commands = ["az network nat gateway show --ids {resource_id} --query subnets"]
+terraform = '''
+# In the blocks of the subnets behind the gateway, beside the endpoints they have.
+resource "azurerm_subnet" "{resource_label}" {
+  service_endpoints = ["Microsoft.Storage", "Microsoft.ContainerRegistry"]
+}
+'''
 risk     = "Storage firewalls that name the gateway's public address have to admit the subnet."
 effort   = "days"
 */

@@ -29,18 +29,49 @@ avoidable_share  = { default = 0.5, unit = "ratio of EffectiveCost", about = "sh
 [remedy.aws]
 summary  = "Let the peers use private addresses or private DNS names; peer the VPCs where they differ"
 commands = ["aws ec2 describe-instances --region {region_id} --instance-ids {resource_short_id} --query 'Reservations[].Instances[].[PrivateIpAddress,PrivateDnsName]'"]
+terraform = '''
+# A private name for the machine, which its peers use from now on.
+resource "aws_route53_record" "{resource_label}" {
+  zone_id = var.private_zone_id
+  name    = var.private_name
+  type    = "A"
+  ttl     = 300
+  records = [var.private_address] # that of {resource_short_id}
+}
+'''
 risk     = "Security groups that admit the public address have to admit the private one."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Let the peers use internal addresses or internal DNS names"
 commands = ["gcloud compute instances list --project {sub_account_id} --format='table(name,zone,networkInterfaces[0].networkIP)'"]
+terraform = '''
+# A private name for the machine, which its peers use from now on.
+resource "google_dns_record_set" "{resource_label}" {
+  project      = {sub_account_id}
+  managed_zone = var.private_zone
+  name         = var.private_name
+  type         = "A"
+  ttl          = 300
+  rrdatas      = [var.internal_address] # that of {resource_short_id}
+}
+'''
 risk     = "Firewall rules that admit the external address have to admit the internal one."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Let the peers use private addresses or a private DNS zone"
 commands = ["az vm list-ip-addresses --ids {resource_id}"]
+terraform = '''
+# A private name for the machine, which its peers use from now on.
+resource "azurerm_private_dns_a_record" "{resource_label}" {
+  name                = var.private_name
+  zone_name           = var.private_zone
+  resource_group_name = var.resource_group_name
+  ttl                 = 300
+  records             = [var.private_address] # that of {resource_id}
+}
+'''
 risk     = "Network security groups that admit the public address have to admit the private one."
 effort   = "hours"
 */

@@ -35,18 +35,43 @@ recent_days = { default = 7, unit = "days before the end of the window", about =
 [remedy.aws]
 summary  = "Decide what of the usage stays, and queue a new savings plan or reservation of that size for the day the old one ends"
 commands = ["aws savingsplans describe-savings-plans --query 'savingsPlans[].[savingsPlanArn,end,commitment]' --output table", "aws ec2 describe-reserved-instances --region {region_id} --query 'ReservedInstances[].[ReservedInstancesId,End,InstanceType]' --output table"]
+terraform = '''
+resource "aws_savingsplans_savings_plan" "successor" {
+  savings_plan_offering_id = var.savings_plan_offering_id
+  commitment               = var.hourly_commitment # of what stays of {resource_short_id}
+}
+'''
 risk     = "A renewal binds for another term; without one the on-demand price applies from the next hour."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Decide what of the usage stays, and buy a new commitment of that size or turn on automatic renewal"
 commands = ["gcloud compute commitments list --filter='status=ACTIVE' --format='table(name,region,endTimestamp,autoRenew)'"]
+terraform = '''
+# In the block of the commitment {resource_short_id}.
+resource "google_compute_region_commitment" "{resource_label}" {
+  auto_renew = true
+}
+'''
 risk     = "A renewal binds for another term; without one the on-demand price applies from the next hour."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Decide what of the usage stays, and renew the reservation or savings plan in that size"
 commands = ["az reservations reservation-order list --query '[].[name,displayName,expiryDate]' --output table"]
+terraform = '''
+resource "azapi_resource_action" "{resource_label}_renewal" {
+  type        = "Microsoft.Capacity/reservationOrders/reservations@2022-11-01"
+  resource_id = var.reservation_id # reservationOrders/{resource_short_id}/reservations/ and its own id
+  method      = "PATCH"
+
+  body = {
+    properties = {
+      renew = true
+    }
+  }
+}
+'''
 risk     = "A renewal binds for another term; without one the on-demand price applies from the next hour."
 effort   = "hours"
 */

@@ -35,12 +35,33 @@ min_run_hours  = { default = 336, unit = "hours within the window", about = "two
 [remedy.aws]
 summary  = "Cover what remains after idle and oversized machines are gone with a savings plan of one year, without upfront payment"
 commands = ["aws ce get-savings-plans-purchase-recommendation --savings-plans-type COMPUTE_SP --term-in-years ONE_YEAR --payment-option NO_UPFRONT --lookback-period-in-days THIRTY_DAYS"]
+terraform = '''
+resource "aws_savingsplans_savings_plan" "steady" {
+  savings_plan_offering_id = var.savings_plan_offering_id
+  commitment               = var.hourly_commitment # of what remains after the removals
+}
+'''
 risk     = "It is paid to its end whether the machine runs or not; newer generations may become cheaper meanwhile."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Cover what remains after idle and oversized machines are gone with a committed use discount of one year for the machine's series"
 commands = ["gcloud recommender recommendations list --project {sub_account_id} --location {region_id} --recommender google.compute.commitment.UsageCommitmentRecommender"]
+terraform = '''
+resource "google_compute_region_commitment" "steady" {
+  project = {sub_account_id}
+  region  = {region_id}
+  name    = var.commitment_name
+  plan    = "TWELVE_MONTH"
+  type    = var.machine_series # such as ACCELERATOR_OPTIMIZED
+
+  resources {
+    type             = "ACCELERATOR"
+    accelerator_type = var.accelerator_type
+    amount           = var.accelerators_in_steady_use
+  }
+}
+'''
 risk     = "It is paid to its end whether the machine runs or not, is bound to series and region, and reserves no capacity."
 effort   = "hours"
 

@@ -37,18 +37,47 @@ spot_ratio_low   = { default = 0.3, unit = "spot price / on-demand price", about
 [remedy.aws]
 summary  = "Make the job resumable from checkpoints, then run it on spot (managed spot training on SageMaker); compare pools by zone"
 commands = ["aws ec2 describe-spot-price-history --region {region_id} --instance-types {machine_type} --product-descriptions Linux/UNIX --max-items 20"]
+terraform = '''
+# Makes the machine anew; for the next run.
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_instance" "{resource_label}" {
+  instance_market_options {
+    market_type = "spot"
+  }
+}
+'''
 risk     = "Spot is taken back with two minutes' notice; work since the last checkpoint is lost."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Make the job resumable from checkpoints, then run it on Spot VMs"
 commands = ["gcloud compute instances describe {resource_short_id} --project {sub_account_id} --zone {availability_zone} --format='value(scheduling.provisioningModel)'"]
+terraform = '''
+# Makes the machine anew; for the next run.
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{availability_zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  scheduling {
+    provisioning_model          = "SPOT"
+    preemptible                 = true
+    automatic_restart           = false
+    instance_termination_action = "STOP"
+  }
+}
+'''
 risk     = "Spot is taken back with thirty seconds' notice; work since the last checkpoint is lost."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Make the job resumable from checkpoints, then run it on Spot VMs or low-priority compute"
 commands = ["az vm show --ids {resource_id} --query priority"]
+terraform = '''
+# Makes the machine anew; for the next run.
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  priority        = "Spot"
+  eviction_policy = "Deallocate"
+}
+'''
 risk     = "Spot is taken back with thirty seconds' notice; work since the last checkpoint is lost."
 effort   = "days"
 */

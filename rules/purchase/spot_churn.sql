@@ -30,18 +30,47 @@ repeated_share = { default = 0.5, unit = "ratio of the cost of the interrupted r
 [remedy.aws]
 summary  = "Write checkpoints to shared storage on the interruption notice and at intervals, ask for pools with capacity, or run this job on demand"
 commands = ["aws ec2 get-spot-placement-scores --region {region_id} --instance-types {machine_type} --target-capacity 1 --region-names {region_id}"]
+terraform = '''
+# In the block of the group that starts the machines of {resource_id}.
+resource "aws_autoscaling_group" "{resource_label}" {
+  capacity_rebalance = true
+
+  mixed_instances_policy {
+    instances_distribution {
+      spot_allocation_strategy = "price-capacity-optimized"
+    }
+  }
+}
+'''
 risk     = "Checkpoints cost time and storage; other pools may cost more an hour."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Write checkpoints to shared storage on the preemption notice and at intervals, try other zones, or run this job on standard machines"
 commands = ["gcloud compute operations list --project {sub_account_id} --filter='operationType=compute.instances.preempted'"]
+terraform = '''
+# In the block of the group that starts the machines of {resource_id}.
+resource "google_compute_region_instance_group_manager" "{resource_label}" {
+  distribution_policy_target_shape = "ANY"
+}
+'''
 risk     = "Checkpoints cost time and storage; other zones may cost more an hour."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Write checkpoints to shared storage on the eviction notice and at intervals, try sizes with a lower eviction rate, or run this job on demand"
 commands = ["az vm list --subscription {sub_account_id} --query \"[?priority=='Spot'].[name, hardwareProfile.vmSize, evictionPolicy]\" --output table"]
+terraform = '''
+# In the block of the scale set that starts the machines of {resource_id}.
+resource "azurerm_linux_virtual_machine_scale_set" "{resource_label}" {
+  eviction_policy = "Deallocate"
+
+  spot_restore {
+    enabled = true
+    timeout = "PT1H"
+  }
+}
+'''
 risk     = "Checkpoints cost time and storage; other sizes may cost more an hour."
 effort   = "days"
 */

@@ -35,18 +35,51 @@ discount_high = { default = 0.55, unit = "ratio of the on-demand price", about =
 [remedy.aws]
 summary  = "Compare the run with a savings plan or capacity block; stay on spot only with checkpoints and a date that can slip"
 commands = ["aws ec2 describe-spot-price-history --region {region_id} --instance-types {machine_type} --product-descriptions Linux/UNIX --max-items 20", "aws ce get-savings-plans-purchase-recommendation --savings-plans-type COMPUTE_SP --term-in-years ONE_YEAR --payment-option NO_UPFRONT --lookback-period-in-days THIRTY_DAYS"]
+terraform = '''
+data "aws_ec2_capacity_block_offering" "{resource_label}" {
+  instance_type           = {machine_type}
+  instance_count          = 1
+  capacity_duration_hours = var.hours_of_the_rest_of_the_run
+}
+
+resource "aws_ec2_capacity_block_reservation" "{resource_label}" {
+  capacity_block_offering_id = data.aws_ec2_capacity_block_offering.{resource_label}.capacity_block_offering_id
+  instance_platform          = "Linux/UNIX"
+}
+'''
 risk     = "A commitment is paid to its end whether the training goes on or not."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Compare the run with a committed use discount or a future reservation; stay on spot only with checkpoints and a date that can slip"
 commands = ["gcloud recommender recommendations list --project {sub_account_id} --location {region_id} --recommender google.compute.commitment.UsageCommitmentRecommender"]
+terraform = '''
+resource "google_compute_region_commitment" "{resource_label}" {
+  project = {sub_account_id}
+  region  = {region_id}
+  name    = var.commitment_name
+  plan    = "TWELVE_MONTH"
+  type    = var.machine_series # such as ACCELERATOR_OPTIMIZED
+
+  resources {
+    type             = "ACCELERATOR"
+    accelerator_type = var.accelerator_type
+    amount           = var.accelerators_in_steady_use
+  }
+}
+'''
 risk     = "A commitment is paid to its end whether the training goes on or not."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Compare the run with a reservation or savings plan; stay on spot only with checkpoints and a date that can slip"
 commands = ["az consumption reservation recommendation list --scope Shared --look-back-period Last30Days --resource-type VirtualMachines"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  priority = "Regular" # makes the machine anew; a reservation then covers it
+}
+'''
 risk     = "A commitment is paid to its end whether the training goes on or not."
 effort   = "hours"
 */

@@ -40,12 +40,32 @@ effort   = "days"
 [remedy.gcp]
 summary  = "Move matching usage under it, turn on sharing across projects, and buy less at renewal"
 commands = ["gcloud compute commitments list --format=\"table(name,region,status,endTimestamp)\""]
+terraform = '''
+# In the block of the commitment {resource_short_id}: let it end, and buy less then.
+resource "google_compute_region_commitment" "{resource_label}" {
+  auto_renew = false
+}
+'''
 risk     = "None in looking; moving usage between families costs work."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Widen its scope to shared, exchange it for a size in use, and turn off renewal"
 commands = ["az reservations reservation-order list --output table"]
+terraform = '''
+resource "azapi_resource_action" "{resource_label}_scope" {
+  type        = "Microsoft.Capacity/reservationOrders/reservations@2022-11-01"
+  resource_id = var.reservation_id # reservationOrders/{resource_short_id}/reservations/ and its own id
+  method      = "PATCH"
+
+  body = {
+    properties = {
+      appliedScopeType = "Shared"
+      renew            = false
+    }
+  }
+}
+'''
 risk     = "Exchanges start a new term."
 effort   = "hours"
 */

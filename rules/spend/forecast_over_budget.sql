@@ -32,18 +32,72 @@ min_overrun  = { default = 0, unit = "ratio of the budget", about = "how far abo
 [remedy.aws]
 summary  = "See which services made the month dearer, stop what is not needed, or raise the budget knowingly"
 commands = ["aws ce get-cost-and-usage --time-period Start={month_start},End={costs_until} --granularity MONTHLY --metrics AmortizedCost --group-by Type=DIMENSION,Key=SERVICE"]
+terraform = '''
+resource "aws_budgets_budget" "forecast" {
+  name         = {budget}
+  budget_type  = "COST"
+  limit_amount = "{budget_amount}"
+  limit_unit   = {billing_currency}
+  time_unit    = "MONTHLY"
+
+  notification {
+    comparison_operator        = "GREATER_THAN"
+    notification_type          = "FORECASTED"
+    threshold                  = 100
+    threshold_type             = "PERCENTAGE"
+    subscriber_email_addresses = [var.mail_address]
+  }
+}
+'''
 risk     = "None in looking."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "See which services made the month dearer, stop what is not needed, or raise the budget knowingly"
 commands = ["gcloud billing budgets list --billing-account $BILLING_ACCOUNT"]
+terraform = '''
+resource "google_billing_budget" "forecast" {
+  billing_account = var.billing_account
+  display_name    = {budget}
+
+  amount {
+    specified_amount {
+      currency_code = {billing_currency}
+      units         = var.budget_in_whole_units # {budget_amount}
+    }
+  }
+
+  threshold_rules {
+    spend_basis       = "FORECASTED_SPEND"
+    threshold_percent = 1.0
+  }
+}
+'''
 risk     = "None in looking."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "See which services made the month dearer, stop what is not needed, or raise the budget knowingly"
 commands = ["az consumption usage list --start-date {month_start} --end-date {costs_until} --output table"]
+terraform = '''
+resource "azurerm_consumption_budget_subscription" "forecast" {
+  name            = {budget}
+  subscription_id = "/subscriptions/{sub_account_id}"
+  amount          = {budget_amount}
+  time_grain      = "Monthly"
+
+  time_period {
+    start_date = "{month_start}T00:00:00Z"
+  }
+
+  notification {
+    operator       = "GreaterThan"
+    threshold      = 100
+    threshold_type = "Forecasted"
+    contact_emails = [var.mail_address]
+  }
+}
+'''
 risk     = "None in looking."
 effort   = "minutes"
 */

@@ -31,18 +31,41 @@ min_monthly_cost = { default = 0, unit = "BillingCurrency per month of 730 hours
 [remedy.aws]
 summary  = "Tag the machine with its owner, activate the tag for cost allocation, and demand it by a tag policy"
 commands = ["aws ec2 create-tags --region {region_id} --resources {resource_short_id} --tags Key=owner,Value=$OWNER"]
+terraform = '''
+resource "aws_ec2_tag" "{resource_label}_owner" {
+  resource_id = {resource_short_id}
+  key         = "owner"
+  value       = var.owner
+}
+'''
 risk     = "None; tags that automation reads should not change."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Label the machine with its owner, and demand the label by an organization policy"
 commands = ["gcloud compute instances add-labels {resource_short_id} --project {sub_account_id} --zone {zone} --labels owner=$OWNER"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_instance" "{resource_label}" {
+  labels = {
+    owner = var.owner # beside those it has
+  }
+}
+'''
 risk     = "None; labels that automation reads should not change."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Tag the machine or its resource group with its owner, and demand the tag by a policy"
 commands = ["az tag update --resource-id {resource_id} --operation merge --tags owner=$OWNER"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_linux_virtual_machine" "{resource_label}" {
+  tags = {
+    owner = var.owner # beside those it has
+  }
+}
+'''
 risk     = "None; tags that automation reads should not change."
 effort   = "minutes"
 */

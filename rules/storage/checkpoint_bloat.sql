@@ -39,6 +39,32 @@ commands = [
     "aws s3api get-bucket-lifecycle-configuration --bucket {bucket}",
     "aws s3api put-bucket-lifecycle-configuration --bucket {bucket} --lifecycle-configuration file://lifecycle.json",
 ]
+terraform = '''
+resource "aws_s3_bucket_lifecycle_configuration" "{resource_label}" {
+  bucket = {bucket}
+
+  rule {
+    id     = "expire-checkpoints"
+    status = "Enabled"
+
+    filter {
+      prefix = var.checkpoint_prefix
+    }
+
+    expiration {
+      days = {keep_days}
+    }
+
+    noncurrent_version_expiration {
+      noncurrent_days = {keep_days}
+    }
+
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 7
+    }
+  }
+}
+'''
 risk     = "Expired objects are gone; keep the final checkpoint of each run under a prefix that the rule leaves alone."
 effort   = "hours"
 
@@ -48,12 +74,48 @@ commands = [
     "gcloud storage buckets describe gs://{bucket} --format='default(lifecycle_config)'",
     "gcloud storage buckets update gs://{bucket} --lifecycle-file=lifecycle.json",
 ]
+terraform = '''
+# In the block that `terraform state list -id={bucket}` names; its other arguments stay as they are.
+resource "google_storage_bucket" "{resource_label}" {
+  lifecycle_rule {
+    action {
+      type = "Delete"
+    }
+
+    condition {
+      age            = {keep_days}
+      matches_prefix = [var.checkpoint_prefix]
+    }
+  }
+}
+'''
 risk     = "Deleted objects are gone; keep the final checkpoint of each run under a prefix that the rule leaves alone."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Agree what to keep, then add a management policy that deletes old checkpoints"
 commands = ["az resource show --ids {resource_id}", "az storage account management-policy create --account-name {bucket} --resource-group $RESOURCE_GROUP --policy @policy.json"]
+terraform = '''
+resource "azurerm_storage_management_policy" "{resource_label}" {
+  storage_account_id = {resource_id}
+
+  rule {
+    name    = "expire-checkpoints"
+    enabled = true
+
+    filters {
+      prefix_match = [var.checkpoint_prefix]
+      blob_types   = ["blockBlob"]
+    }
+
+    actions {
+      base_blob {
+        delete_after_days_since_modification_greater_than = {keep_days}
+      }
+    }
+  }
+}
+'''
 risk     = "Deleted blobs are gone; keep the final checkpoint of each run under a prefix that the rule leaves alone."
 effort   = "hours"
 */
@@ -223,6 +285,7 @@ select
     has_lifecycle,
     size_source,
     first_day,
+    $keep_days as keep_days,
     standby
 from judged
 order by avoidable_cost desc, ResourceId asc

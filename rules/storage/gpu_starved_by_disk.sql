@@ -47,18 +47,37 @@ commands = [
     "aws ec2 modify-volume --region {region_id} --volume-id {volume_short_id} --throughput 1000 --iops 16000",
     "aws ec2 describe-instance-types --region {region_id} --instance-types {machine_type} --query 'InstanceTypes[].EbsInfo.EbsOptimizedInfo'",
 ]
+terraform = '''
+# In the block that `terraform state list -id={volume_short_id}` names; its other arguments stay as they are.
+resource "aws_ebs_volume" "starving" {
+  throughput = 1000
+  iops       = 16000
+}
+'''
 risk     = "Six hours pass between two modifications of a volume; data on instance NVMe is lost on stop."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Copy the data to local SSD before the run, or move to Hyperdisk and raise its throughput"
 commands = ["gcloud compute disks update {volume_handle} --project {sub_account_id} --zone {zone} --provisioned-throughput 1000"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/disks/{volume_handle}` names; its other arguments stay as they are.
+resource "google_compute_disk" "starving" {
+  provisioned_throughput = 1000 # Hyperdisk only
+}
+'''
 risk     = "Only Hyperdisk takes the command, a persistent disk grows faster with its size; data on local SSD is lost on stop."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Copy the data to the local NVMe before the run, or raise the disk's throughput below the cap of the VM size (612 MB/s on ND H100 v5)"
 commands = ["az disk update --ids {volume_id} --disk-mbps-read-write 600", "az vm list-skus --location {region_id} --size {machine_type} --output json"]
+terraform = '''
+# In the block that `terraform state list -id={volume_id}` names; its other arguments stay as they are.
+resource "azurerm_managed_disk" "starving" {
+  disk_mbps_read_write = 600 # Premium SSD v2 and Ultra only
+}
+'''
 risk     = "Only Premium SSD v2 and Ultra take the command; data on local NVMe is lost on deallocation."
 effort   = "hours"
 */

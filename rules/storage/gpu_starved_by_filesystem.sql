@@ -47,18 +47,39 @@ commands = [
     "aws fsx describe-file-systems --region {region_id} --file-system-ids {file_system_short_id}",
     "aws fsx update-file-system --region {region_id} --file-system-id {file_system_short_id} --lustre-configuration PerUnitStorageThroughput=250",
 ]
+terraform = '''
+# In the block that `terraform state list -id={file_system_short_id}` names; its other arguments stay as they are.
+resource "aws_fsx_lustre_file_system" "starving" {
+  per_unit_storage_throughput = 250
+}
+'''
 risk     = "A change of throughput of a Lustre file system interrupts it for minutes and is billed at once; EFS has a command of its own."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Cache the data on local SSD, or raise capacity or performance of the file system"
 commands = ["gcloud filestore instances describe {file_system_short_id} --project {sub_account_id} --location {zone}"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/instances/{file_system_short_id}` names; its other arguments stay as they are.
+resource "google_filestore_instance" "starving" {
+  file_shares {
+    name        = var.share_name
+    capacity_gb = var.larger_capacity_gb
+  }
+}
+'''
 risk     = "Zonal Filestore grows faster with its capacity, which is billed at once; Managed Lustre and Parallelstore have commands of their own."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Cache the data on the local NVMe, or raise throughput or service level of the file system"
 commands = ["az resource show --ids {file_system_id}"]
+terraform = '''
+# In the block of the capacity pool; the volume is the one that `terraform state list -id={file_system_id}` names; its other arguments stay as they are.
+resource "azurerm_netapp_pool" "starving" {
+  service_level = "Ultra" # of the pool that holds the volume
+}
+'''
 risk     = "More throughput is billed at once; a service level of NetApp Files may be lowered again after some days only."
 effort   = "hours"
 */

@@ -33,18 +33,61 @@ commands = [
     "aws fsx create-backup --region {region_id} --file-system-id {resource_short_id}",
     "aws fsx delete-file-system --region {region_id} --file-system-id {resource_short_id}",
 ]
+terraform = '''
+resource "aws_fsx_backup" "{resource_label}" {
+  file_system_id = {resource_short_id}
+}
+
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_fsx_lustre_file_system.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "What was not exported or backed up is gone; EFS has commands of its own."
 effort   = "hours"
 
 [remedy.gcp]
 summary  = "Take a backup, then delete the instance"
 commands = ["gcloud filestore instances list --project {sub_account_id}", "gcloud filestore instances delete {resource_short_id} --project {sub_account_id} --location {zone}"]
+terraform = '''
+resource "google_filestore_backup" "{resource_label}" {
+  project           = {sub_account_id}
+  location          = {region_id}
+  name              = "{resource_short_id}-kept"
+  source_instance   = "projects/{sub_account_id}/locations/{zone}/instances/{resource_short_id}"
+  source_file_share = var.share_name
+}
+
+# Take the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/instances/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_filestore_instance.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "What was not backed up is gone."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Take a backup, then delete the volumes and their capacity pool or share"
 commands = ["az resource show --ids {resource_id}", "az resource delete --ids {resource_id}"]
+terraform = '''
+# A file share is an azurerm_storage_share, a Lustre file system an azurerm_managed_lustre_file_system.
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_netapp_volume.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "What was not backed up is gone."
 effort   = "hours"
 */

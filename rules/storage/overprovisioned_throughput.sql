@@ -36,18 +36,39 @@ min_coverage   = { default = 0.8, unit = "hours with samples / billed hours", ab
 [remedy.aws]
 summary  = "Lower throughput and IOPS of the volume to the peak with head room; both can be raised again after six hours"
 commands = ["aws ec2 describe-volumes --region {region_id} --volume-ids {resource_short_id}", "aws ec2 modify-volume --region {region_id} --volume-id {resource_short_id} --iops $IOPS --throughput $MIBPS"]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_ebs_volume" "{resource_label}" {
+  iops       = var.iops  # the peak with head room
+  throughput = var.mibps
+}
+'''
 risk     = "A load that returns is throttled until the volume is raised again; FSx and EFS have commands of their own."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Lower throughput and IOPS of the disk to the peak with head room"
 commands = ["gcloud compute disks update {resource_short_id} --project {sub_account_id} --zone {zone} --provisioned-iops $IOPS --provisioned-throughput $MIBPS"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/disks/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_compute_disk" "{resource_label}" {
+  provisioned_iops       = var.iops # the peak with head room
+  provisioned_throughput = var.mibps
+}
+'''
 risk     = "A load that returns is throttled; changes are possible every four hours. Filestore has commands of its own."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Lower throughput and IOPS of the disk to the peak with head room"
 commands = ["az disk update --ids {resource_id} --disk-iops-read-write $IOPS --disk-mbps-read-write $MBPS"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_managed_disk" "{resource_label}" {
+  disk_iops_read_write = var.iops # the peak with head room
+  disk_mbps_read_write = var.mbps
+}
+'''
 risk     = "A load that returns is throttled; four changes a day are possible. NetApp Files has commands of its own."
 effort   = "minutes"
 */

@@ -43,18 +43,49 @@ min_monthly_saving  = { default = 1, unit = "BillingCurrency per month of 730 ho
 [remedy.aws]
 summary  = "Change the volume's type to gp3 while it is in use, with the IOPS and throughput it has now"
 commands = ["aws ec2 modify-volume --region {region_id} --volume-id {resource_short_id} --volume-type gp3 --iops {gp3_iops} --throughput {gp3_mibps}"]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_ebs_volume" "{resource_label}" {
+  type       = "gp3"
+  iops       = {gp3_iops}
+  throughput = {gp3_mibps}
+}
+'''
 risk     = "Performance may waver while the change runs, and six hours pass before the next one."
 effort   = "minutes"
 
 [remedy.gcp]
 summary  = "Make a snapshot, create a Hyperdisk Balanced disk from it and swap the disks, if the machine type takes Hyperdisk"
 commands = ["gcloud compute disks snapshot {resource_short_id} --project {sub_account_id} --zone {zone}"]
+terraform = '''
+resource "google_compute_snapshot" "{resource_label}" {
+  project     = {sub_account_id}
+  name        = "{resource_short_id}-before-hyperdisk"
+  zone        = {zone}
+  source_disk = {resource_short_id}
+}
+
+resource "google_compute_disk" "{resource_label}_hyperdisk" {
+  project  = {sub_account_id}
+  zone     = {zone}
+  name     = "{resource_short_id}-hyperdisk"
+  type     = "hyperdisk-balanced"
+  snapshot = google_compute_snapshot.{resource_label}.id
+}
+'''
 risk     = "The machine stops for the swap; without provisioned performance Hyperdisk has 3,000 IOPS and 140 MiB/s."
 effort   = "hours"
 
 [remedy.azure]
 summary  = "Change data disks to Premium SSD v2 with the IOPS and throughput in use, if the machine stands in a zone"
 commands = ["az disk show --ids {resource_id} --query '[sku.name, osType, zones]'"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_managed_disk" "{resource_label}" {
+  storage_account_type = "PremiumV2_LRS"
+  zone                 = var.zone_of_the_machine
+}
+'''
 risk     = "The machine is deallocated for the change; system disks cannot be changed."
 effort   = "hours"
 */

@@ -41,18 +41,63 @@ object_stores = { default = ["s3", "cloud storage", "gcs", "storage.googleapis.c
 [remedy.aws]
 summary  = "Copy the data set to the instance's NVMe before the run, or put FSx for Lustre linked to the bucket (or Mountpoint with a cache) in between"
 commands = ["aws ec2 describe-instance-types --region {region_id} --instance-types {machine_type} --query 'InstanceTypes[].InstanceStorageInfo'"]
+terraform = '''
+resource "aws_fsx_lustre_file_system" "{resource_label}_cache" {
+  deployment_type  = "SCRATCH_2"
+  storage_capacity = var.data_set_gib_in_steps_of_1200
+  subnet_ids       = [var.subnet_id_of_the_machines]
+}
+
+resource "aws_fsx_data_repository_association" "{resource_label}_cache" {
+  file_system_id       = aws_fsx_lustre_file_system.{resource_label}_cache.id
+  file_system_path     = "/data"
+  data_repository_path = var.s3_path_of_the_data_set
+}
+'''
 risk     = "A file system costs money of its own; NVMe is empty after a stop."
 effort   = "days"
 
 [remedy.gcp]
 summary  = "Turn on the file cache of Cloud Storage FUSE on local SSD, or put Managed Lustre in between"
 commands = ["gcloud compute instances describe {resource_short_id} --project {sub_account_id} --zone {zone} --format='value(disks)'"]
+terraform = '''
+resource "google_lustre_instance" "{resource_label}_cache" {
+  project                     = {sub_account_id}
+  location                    = {zone}
+  instance_id                 = "training-cache"
+  filesystem                  = "data"
+  capacity_gib                = var.data_set_gib
+  network                     = var.network_of_the_machines
+  per_unit_storage_throughput = 250
+}
+'''
 risk     = "A file system costs money of its own; local SSD is empty after a stop."
 effort   = "days"
 
 [remedy.azure]
 summary  = "Turn on the file cache of BlobFuse on the local NVMe, or put Managed Lustre in between"
 commands = ["az vm show --ids {resource_id} --query storageProfile"]
+terraform = '''
+resource "azurerm_managed_lustre_file_system" "{resource_label}_cache" {
+  name                   = "training-cache"
+  location               = {region_id}
+  resource_group_name    = var.resource_group_name
+  sku_name               = "AMLFS-Durable-Premium-250"
+  storage_capacity_in_tb = var.data_set_tb
+  subnet_id              = var.subnet_id_of_the_machines
+  zones                  = [var.zone]
+
+  maintenance_window {
+    day_of_week        = "Sunday"
+    time_of_day_in_utc = "03:00"
+  }
+
+  hsm_setting {
+    container_id         = var.container_of_the_data_set
+    logging_container_id = var.container_of_the_logs
+  }
+}
+'''
 risk     = "A file system costs money of its own; the local disk is empty after a deallocation."
 effort   = "days"
 */

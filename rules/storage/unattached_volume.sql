@@ -34,6 +34,20 @@ commands = [
     "aws ec2 create-snapshot --region {region_id} --volume-id {resource_short_id}",
     "aws ec2 delete-volume --region {region_id} --volume-id {resource_short_id}",
 ]
+terraform = '''
+resource "aws_ebs_snapshot" "{resource_label}" {
+  volume_id = {resource_short_id}
+}
+
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_ebs_volume.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Deleted data comes back only from a snapshot."
 effort   = "minutes"
 
@@ -43,12 +57,47 @@ commands = [
     "gcloud compute disks snapshot {resource_short_id} --project {sub_account_id} --zone {zone}",
     "gcloud compute disks delete {resource_short_id} --project {sub_account_id} --zone {zone}",
 ]
+terraform = '''
+resource "google_compute_snapshot" "{resource_label}" {
+  project     = {sub_account_id}
+  name        = "{resource_short_id}-kept"
+  zone        = {zone}
+  source_disk = {resource_short_id}
+}
+
+# Take the block that `terraform state list -id=projects/{sub_account_id}/zones/{zone}/disks/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_compute_disk.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Deleted data comes back only from a snapshot."
 effort   = "minutes"
 
 [remedy.azure]
 summary  = "Take a snapshot if the data may matter, then delete the disk"
 commands = ["az disk show --ids {resource_id} --query diskState", "az disk delete --ids {resource_id}"]
+terraform = '''
+resource "azurerm_snapshot" "{resource_label}" {
+  name                = "{resource_short_id}-kept"
+  location            = {region_id}
+  resource_group_name = var.resource_group_name
+  create_option       = "Copy"
+  source_uri          = {resource_id}
+}
+
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_managed_disk.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 risk     = "Deleted data comes back only from a snapshot."
 effort   = "minutes"
 */

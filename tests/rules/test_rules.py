@@ -1,13 +1,17 @@
 """Every rule against its cases, and what the rule format promises of every rule."""
 
+import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import hcl2
 import pytest
 
 from auditor.assets import room
 from auditor.detect.pages import rule_pages
+from auditor.detect.remedies import filled
 from auditor.detect.rule import load_rule, load_rules
 from auditor.detect.run import Window, finding_of, run_query
 from auditor.views import VIEWS
@@ -34,10 +38,59 @@ def test_a_rule_finds_what_its_case_expects(con: duckdb.DuckDBPyConnection, case
     assert len(rows) == len(case.expect), [row["reason"] for row in rows]
     for row in rows:
         finding = finding_of(rule, row, case.window)
-        assert finding.monthly_savings <= max(finding.monthly_cost, 0)
+        assert finding.monthly_savings <= max(finding.monthly_cost, Decimal(0))
         assert not [command for command in finding.remedy.commands if "<" in command and finding.resource_id], (
             finding.remedy.commands
         )
+        if finding.remedy.terraform:
+            assert hcl2.loads(finding.remedy.terraform + "\n"), finding.remedy.terraform
+            assert not (finding.resource_id and re.search(r"<[a-z_]+>", finding.remedy.terraform)), (
+                finding.remedy.terraform
+            )
+
+
+# What no provider of Terraform declares: a look at the bill, a purchase of a reservation, a plan that is paid anyway.
+UNDECLARED = {
+    ("spend.anomaly", "aws"),
+    ("spend.anomaly", "gcp"),
+    ("spend.anomaly", "azure"),
+    ("purchase.on_demand_steady", "azure"),
+    ("purchase.unused_commitment", "aws"),
+}
+
+
+def test_every_remedy_says_it_in_terraform_too_but_where_there_is_nothing_to_declare() -> None:
+    without = {
+        (rule.id, cloud)
+        for rule in load_rules([room("rules")])
+        for cloud, text in rule.remedy.items()
+        if not text.terraform
+    }
+    assert without == UNDECLARED
+
+
+@EACH_RULE
+def test_terraform_stays_one_text_whatever_the_ids_are(path: Path) -> None:
+    hostile = '"}\n${x} %{y} \\ \u2028'
+    for cloud, text in load_rule(path).remedy.items():
+        names = re.findall(r"\{([a-z][a-z0-9_]*)\}", text.terraform)
+        row = {name: hostile for name in names if not name.startswith("resource_")}
+        plain = dict.fromkeys(row, "plain")
+        shapes = [
+            hcl2.loads(filled(text, {"provider": cloud, "ResourceId": value, **values}).terraform + "\n")
+            for value, values in ((hostile, row), ("plain", plain))
+            if text.terraform
+        ]
+        if shapes:
+            assert _keys(shapes[0]) == _keys(shapes[1])
+
+
+def _keys(value: object) -> object:
+    """The shape of a parsed text: its arguments and blocks without labels, comments and values."""
+    if isinstance(value, dict):
+        inner = [(key, _keys(item)) for key, item in value.items() if key != "__comments__"]
+        return sorted(((key if key.isidentifier() else "", item) for key, item in inner), key=repr)
+    return [_keys(item) for item in value] if isinstance(value, list) else None
 
 
 @EACH_RULE
