@@ -23,6 +23,7 @@ from auditor import outbox, systemd
 from auditor.errors import AuditorError, LakeError, SettingsError
 from auditor.health import labelled, metric, serving
 from auditor.housekeeping import tidy
+from auditor.live import is_live
 from auditor.records import SlotRecord
 from auditor.schedule import Cron, Due
 from auditor.settings import Settings
@@ -306,7 +307,7 @@ def run_service(settings: Settings, data_dir: Path, config: Path | None, listen:
 
     Raises SettingsError and LakeError for what is wrong at the start, and whatever ended the service by itself.
     """
-    if settings.schedule.pull is not None:
+    if settings.schedule.pull is not None and not is_live(settings):
         raise SettingsError("[schedule] pull: no live source is configured, and an audit reads files by itself")
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -358,6 +359,7 @@ class _Jobs:
         self._data_dir = data_dir
         self._config = config
         self.by_name: dict[str, Job] = {
+            "pull": lambda _: self._pull(),
             "audit": self._audit,
             "report": lambda slot: self._send("report", slot),
             "digest": lambda slot: self._send("digest", slot),
@@ -368,23 +370,27 @@ class _Jobs:
     def _report_dir(self) -> Path:
         return self._settings.service.report_dir or self._data_dir / "reports"
 
+    def _pull(self) -> None:
+        words = ["pull", str(self._data_dir), *([] if self._config is None else [str(self._config)])]
+        code, said = self._run_child(words)
+        if code != 0:
+            raise LakeError(f"fetching ended with exit status {code}: {_last(said)}")
+
     def _audit(self, slot: str) -> None:
-        """An audit in a process of its own: its memory is given back, and it can be stopped in the middle of a query."""
-        words = [sys.executable, "-m", "auditor", "scan", "--quiet", "--no-progress", "--log-format", "json", "-v"]
+        words = ["scan", "--quiet", "--no-progress", "--log-format", "json", "-v"]
         words += ["--data-dir", str(self._data_dir), "-o", str(self._report_dir / slot.replace(":", "."))]
         words += [word for name in self._settings.service.formats for word in ("-f", name)]
         if self._config is not None:
             words += ["-c", str(self._config)]
         code, said = self._run_child(words)
         if code not in (0, 1, 3):  # found something, or partial: both are audits
-            reason = said[-1] if said else "it said nothing"
-            raise LakeError(f"the audit ended with exit status {code}: {reason}")
+            raise LakeError(f"the audit ended with exit status {code}: {_last(said)}")
 
     def _run_child(self, words: Sequence[str]) -> tuple[int, list[str]]:
-        """Exit status and the last lines of stderr, which also go to our own log."""
+        """Exit status and the last lines of stderr of a job in a process of its own; stderr also goes to our own log."""
         child = subprocess.Popen(  # noqa: S603 - our own program, with words of our own
-            words,
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "auditor.child", *words],
+            stdin=subprocess.PIPE,  # held open, so that the child sees our end
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -402,11 +408,15 @@ class _Jobs:
         reader = threading.Thread(target=pass_on, daemon=True)
         reader.start()
         service = self.service
-        while child.poll() is None:
-            if service is not None and (service.stop.wait(0.2) or service.is_lost):
-                self._end_child(child)
-                raise Stopped
-        reader.join(5)
+        try:
+            while child.poll() is None:
+                if service is not None and (service.stop.wait(0.2) or service.is_lost):
+                    self._end_child(child)
+                    raise Stopped
+            reader.join(5)
+        finally:
+            if child.stdin is not None:
+                child.stdin.close()
         return child.returncode, said
 
     def _end_child(self, child: "subprocess.Popen[str]") -> None:
@@ -426,6 +436,10 @@ class _Jobs:
 
     def _tidy(self) -> None:
         tidy(self._state, self._settings, self._data_dir, self._report_dir, _now())
+
+
+def _last(said: Sequence[str]) -> str:
+    return said[-1] if said else "it said nothing"
 
 
 def describe(slot: SlotRecord) -> str:

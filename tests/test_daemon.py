@@ -18,15 +18,17 @@ from typing import Any
 
 import pytest
 
-from auditor import systemd
+from auditor import child, systemd
+from auditor.collect import Collected
 from auditor.daemon import Again, Job, Service, Stopped
 from auditor.errors import LakeError, SettingsError
 from auditor.health import parse_listen, serving
 from auditor.housekeeping import tidy
+from auditor.journal import Problem
 from auditor.records import SlotRecord
 from auditor.schedule import Cron
-from auditor.settings import parse
-from auditor.state import State
+from auditor.settings import Settings, parse
+from auditor.state import RunLocked, State
 from tests.state.conftest import NOW, a_delivery, a_file, a_postgres_server
 from tests.test_cli import one_bill
 
@@ -471,14 +473,6 @@ def test_an_audit_killed_outright_leaves_a_lake_that_the_next_one_completes(conf
         time.sleep(delay)
         process.kill()
         process.wait()
-        # two minutes pass: the lock of the dead expires
-        with (
-            State.open(
-                str(tmp_path / "data" / "state.db"), clock=lambda: datetime.now(UTC) + timedelta(minutes=5)
-            ) as state,
-            state.run_lock("test"),
-        ):
-            pass
     done = subprocess.run(words, env=environment(), cwd=tmp_path, check=False)
     assert done.returncode == 0
     document = json.loads((tmp_path / "out" / "findings.json").read_text())
@@ -570,6 +564,9 @@ def test_a_service_whose_machine_dies_in_an_audit_is_followed_by_the_other(pair:
 
     wait_for(lambda: pair.runs() == ["running"])
     dead = int(str(pair.slots()["audit"].owner).rpartition(":")[2])
+    with psycopg.connect(pair.url) as connection:  # the other runs elsewhere, where nobody sees our processes
+        connection.execute("update schedule_slots set process = null")
+        connection.execute("update locks set process = null")
     os.killpg(dead, signal.SIGKILL)
     assert pair.runs() == ["running"]
     with psycopg.connect(pair.url) as connection:  # the minutes pass in which nobody renews the claims of the dead
@@ -587,3 +584,87 @@ def test_a_service_whose_machine_dies_in_an_audit_is_followed_by_the_other(pair:
     assert [(row["difference"], row["lake_billed_cost"]) for row in document["reconciliation"]] == [
         ("0", "4.608000000001")
     ]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started and that still live."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of processes")
+def test_the_audit_of_a_killed_service_ends_with_it_and_the_next_service_does_it_at_once(
+    config: Path, tmp_path: Path
+) -> None:
+    url = str(tmp_path / "data" / "state.db")
+    due_now(url)
+    with State.open(url) as state:
+        with state.run_lock("somebody else"):  # the audit waits, and so is there when its service dies
+            process = serve(config, tmp_path)
+            [audit] = wait_for(lambda: children(process.pid))
+            process.kill()
+            process.wait()
+            wait_for(lambda: not is_alive(audit), 30)
+        begin = time.monotonic()
+        again = serve(config, tmp_path)
+        try:
+            wait_for(lambda: [slot for slot in state.slots() if (slot.job, slot.attempts) == ("audit", 2)], 60)
+            wait_for(lambda: [slot for slot in state.slots() if (slot.job, slot.status) == ("audit", "done")], 60)
+            assert time.monotonic() - begin < 60  # and not the two minutes for which a claim lives
+        finally:
+            again.terminate()
+            assert again.wait(30) == 0
+
+
+def a_live_configuration() -> Settings:
+    return parse({"sources": {"prometheus": [{"name": "dcgm", "url": "http://127.0.0.1:9"}]}}, "here")
+
+
+def fetched(monkeypatch: pytest.MonkeyPatch, *collected: Collected) -> None:
+    monkeypatch.setattr("auditor.live.pull", lambda *_: list(collected))
+
+
+REFUSED = Problem("telemetry", "query_range", "connection refused", "all samples")
+
+
+def test_a_pull_holds_the_run_lock_and_says_what_a_source_did_not_give(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    locked: list[bool] = []
+
+    def pull(settings: Settings, data_dir: Path, spool: Path, progress: Any, now: datetime) -> list[Collected]:
+        with State.open(settings.state.address(data_dir)) as state:
+            try:
+                with state.run_lock("another"):
+                    locked.append(False)
+            except RunLocked:
+                locked.append(True)
+        return [Collected("dcgm", data_dir, 3, []), Collected("slurm", data_dir, 0, [REFUSED])]
+
+    monkeypatch.setattr("auditor.live.pull", pull)
+    child.pull(a_live_configuration(), tmp_path, NOW)
+    assert locked == [True]
+    assert "source=slurm what=query_range reason=connection refused" in caplog.text
+
+
+def test_a_pull_that_brought_nothing_at_all_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fetched(monkeypatch, Collected("dcgm", tmp_path, 0, [REFUSED]))
+    with pytest.raises(LakeError, match="dcgm: connection refused"):
+        child.pull(a_live_configuration(), tmp_path, NOW)
+    fetched(monkeypatch, Collected("dcgm", tmp_path, 0, []))  # nothing new there is no failure
+    child.pull(a_live_configuration(), tmp_path, NOW)
+
+
+def test_fetching_is_scheduled_only_where_there_is_something_to_fetch(config: Path) -> None:
+    config.write_text(config.read_text().replace("[schedule]\n", '[schedule]\npull = "0 * * * *"\n'))
+    done = broken_service(config, "")
+    assert done.returncode == 2
+    assert "no live source is configured" in done.stderr

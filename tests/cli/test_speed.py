@@ -37,17 +37,17 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_findings_are_listed_in_little_more_than_a_second(data: Path) -> None:
+def test_a_hundred_thousand_findings_are_listed_within_a_second(data: Path) -> None:
     words = [sys.executable, "-m", "auditor", "findings", "list", "--data-dir", str(data)]
     spent: list[float] = []
-    for _ in range(3):
+    for _ in range(5):
         before = os.times()
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
         after = os.times()
         spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert "USD 9,972.00" in done.stdout.splitlines()[1]
     assert "more than 100" in done.stdout
-    assert min(spent) < 2  # 1.1 where it was measured: 0.1 the query, the rest imports
+    assert min(spent) < 0.9  # 0.73 where it was measured: 0.11 the query, the rest imports
 
 
 @pytest.mark.slow
