@@ -16,7 +16,6 @@ from typing import Any
 from auditor import deliver, render, secret
 from auditor.deliver import Attachment, Digest, NotHandedOver, Saved, Uncertain
 from auditor.errors import DeliveryError, SettingsError
-from auditor.realised import estimated_savings
 from auditor.records import Claim, NotificationRecord
 from auditor.settings import Settings, SmtpSettings
 from auditor.state import State
@@ -197,7 +196,7 @@ def _digest(
 ) -> Digest:
     outlet = getattr(settings.delivery, recipient.channel)
     last = state.last_reported_run(recipient.channel, recipient.key, kind=kind, before_slot=f"{kind} {slot}")
-    realised = [] if recipient.owner else _saved(state, report, now)
+    realised = [] if recipient.owner else _saved(state, now)
     return deliver.make_digest(
         _as_of_now(state, report.document),
         state.changes(report.run_id, last) if last != report.run_id else (),
@@ -213,21 +212,14 @@ def _digest(
     )
 
 
-def _saved(state: State, report: Report, now: datetime) -> list[Saved]:
+def _saved(state: State, now: datetime) -> list[Saved]:
     """What the bills show of the findings that are resolved within the year, beside what was estimated."""
     resolved = {finding.id: finding for _, finding in state.resolved_findings(now - timedelta(days=366))}
-    ends = {
-        name: datetime.fromisoformat(window["end"]).date() for name, window in report.document["run"]["windows"].items()
-    }
-    found = []
-    for saving in state.realised_savings():
-        finding = resolved.get(saving.finding_id)
-        if finding is None or finding.provider not in ends:
-            continue
-        estimated = estimated_savings(finding, saving.billing_period, ends[finding.provider])
-        if estimated is not None:
-            found.append(Saved(saving, finding, estimated))
-    return found
+    return [
+        Saved(saving, resolved[saving.finding_id], saving.estimated_savings)
+        for saving in state.realised_savings()
+        if saving.finding_id in resolved and saving.estimated_savings is not None
+    ]
 
 
 def _as_of_now(state: State, document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -45,17 +45,6 @@ def realised_savings(
     return rows
 
 
-def estimated_savings(finding: Finding, billing_period: str, end: date) -> Decimal | None:
-    """The net savings estimated for the days that `realised_savings` compares in a billing period, given the same `end`.
-
-    Null where it compares none.
-    """
-    for period, _, days in _months(finding.window_end.date(), end):
-        if period == billing_period:
-            return money.quantise(finding.monthly_savings_net * days / _MONTH_DAYS)
-    return None
-
-
 def _daily_costs(
     con: "duckdb.DuckDBPyConnection", findings: Sequence[Finding]
 ) -> dict[tuple[str, str, str], dict[date, Decimal]]:
@@ -102,6 +91,6 @@ def _saving(
 ) -> RealisedSaving:
     baseline = money.quantise(a_day * days * share)
     actual = money.quantise(actual * share)
-    return RealisedSaving(
-        finding.id, period, finding.billing_currency, baseline, actual, money.difference(baseline, actual)
-    )
+    estimated = money.quantise(finding.monthly_savings_net * days / _MONTH_DAYS)
+    saved = money.difference(baseline, actual)
+    return RealisedSaving(finding.id, period, finding.billing_currency, baseline, actual, saved, estimated)

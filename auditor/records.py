@@ -152,7 +152,10 @@ class MuteRecord:
 
 @dataclass(frozen=True)
 class RealisedSaving:
-    """What a later bill shows that a resolved finding saved in one billing period; negative where the cost grew."""
+    """What a later bill shows that a resolved finding saved in one billing period; negative where the cost grew.
+
+    `estimated_savings` are the net savings that the finding promised for the same days.
+    """
 
     finding_id: str
     billing_period: str
@@ -160,6 +163,7 @@ class RealisedSaving:
     baseline_effective_cost: Decimal
     actual_effective_cost: Decimal
     realised_savings: Decimal
+    estimated_savings: Decimal | None = None
 
 
 class FindingChange(NamedTuple):

@@ -55,3 +55,9 @@ def test_findings_without_savings_resource_or_bill_are_left_out(con: duckdb.Duck
 def test_a_resource_that_grew_dearer_saves_less_than_nothing(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("insert into charges values ('aws', 'i-0a', 'USD', date '2026-03-06', 100)")
     assert savings(con, IDLE, end=date(2026, 3, 7)) == [("2026-03", "-9E+1")]
+
+
+def test_the_estimate_beside_a_saving_is_for_the_same_days(con: duckdb.DuckDBPyConnection) -> None:
+    # 10 of the 730 / 24 days of its 100 a month
+    [row] = realised_savings(con, [IDLE], {"aws": date(2026, 3, 11)})
+    assert row.estimated_savings == Decimal("32.876712328767")

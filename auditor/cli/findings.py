@@ -198,6 +198,7 @@ def _lines(detail: "FindingDetail", saved: "Sequence[Any]") -> list[str]:
         lines.append(
             f"  saved       {each.billing_period}: {each.billing_currency} {each.realised_savings:,.2f}"
             f" ({each.baseline_effective_cost:,.2f} before, {each.actual_effective_cost:,.2f} billed)"
+            + ("" if each.estimated_savings is None else f"; {each.estimated_savings:,.2f} estimated for the same days")
         )
     for event in detail.events:
         who = f" by {event.author}" if event.author else ""

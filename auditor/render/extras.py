@@ -147,7 +147,10 @@ class Mute(NamedTuple):
 
 
 class Realised(NamedTuple):
-    """What the bill of one period shows that a resolved finding saved; negative where the cost grew."""
+    """What the bill of one period shows that a resolved finding saved; negative where the cost grew.
+
+    `estimated` is what the finding promised for the same days; null where it was not kept.
+    """
 
     title: str
     resource: str
@@ -156,6 +159,7 @@ class Realised(NamedTuple):
     actual_cost: Decimal
     saved: Decimal
     currency: str
+    estimated: Decimal | None = None
 
 
 class Setting(NamedTuple):

@@ -16,7 +16,7 @@ from auditor.errors import LakeError, SettingsError
 
 log = logging.getLogger(__name__)
 
-HEAD = "0005"  # the newest migration; known here so that opening a current database does not read the scripts
+HEAD = "0006"  # the newest migration; known here so that opening a current database does not read the scripts
 BUSY_SECONDS = 30.0
 AWAY_SECONDS = 90.0  # a server that restarts is back before this; who waits longer holds up people
 # One number for all of auditor's writers on a PostgreSQL server; "audi" in ASCII.

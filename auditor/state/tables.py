@@ -35,7 +35,9 @@ RUNS = Table(
     Column("document", Text),  # findings.json as written, key order kept
     Column("note", String),
     Column("extras", Text),  # what the report shows beside the document
-    Column("inputs", JSON(none_as_null=True)),  # what the run's findings rest on; null where they must not be told again
+    Column(
+        "inputs", JSON(none_as_null=True)
+    ),  # what the run's findings rest on; null where they must not be told again
 )
 
 # One delivery; at most one of a source and billing period is live.
@@ -221,6 +223,7 @@ REALISED_SAVINGS = Table(
     Column("baseline_effective_cost", Money, nullable=False),
     Column("actual_effective_cost", Money, nullable=False),
     Column("realised_savings", Money, nullable=False),
+    Column("estimated_savings", Money),  # null where an older auditor recorded it
     Column("run_id", String, ForeignKey("runs.id"), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     UniqueConstraint("finding_id", "billing_period", name="realised_savings_period"),

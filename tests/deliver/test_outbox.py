@@ -329,14 +329,12 @@ def test_a_mail_tells_what_a_resolved_finding_saved_beside_its_estimate_for_the_
     state: State, post: Post, clock: Clock
 ) -> None:
     [known] = state.list_findings()
-    # the finding's window ends with February, the bill with 10 March: 10 of the 730 / 24 days of its 100 a month
     run = state.begin_run()
     state.record_findings(run, [], {("gpu.idle_instance", "aws")})
-    windows = {"aws": {"start": "2026-02-09T00:00:00Z", "end": "2026-03-11T00:00:00Z"}}
-    state.finish_run(run, "complete", a_document(id=run, windows=windows), extras=dump_extras(render.Extras()))
-    saving = RealisedSaving(known.id, "2026-03", "USD", Decimal(33), Decimal(3), Decimal(30))
-    of_another_day = replace(saving, billing_period="2026-04")
-    state.record_realised(run, [saving, of_another_day])
+    state.finish_run(run, "complete", a_document(id=run), extras=dump_extras(render.Extras()))
+    saving = RealisedSaving(known.id, "2026-03", "USD", Decimal(33), Decimal(3), Decimal(30), Decimal("32.876"))
+    without = replace(saving, billing_period="2026-04", estimated_savings=None)
+    state.record_realised(run, [saving, without])
     send(state, configured(post.port), clock)
     text = post.mails[0].get_body(("plain",)).get_content()  # type: ignore[union-attr]
     assert "- 2026-03: USD 30.00\n  1 resolved finding; estimated for the same days: USD 32.88" in text.replace(

@@ -587,7 +587,14 @@ def extras() -> Extras:
         mutes={f["id"]: Mute("sam", "kept for the launch", "2026-06-01") for f in findings() if f["status"] == "muted"},
         realised=(
             Realised(
-                "Volume is attached to nothing", "vol-1", "2026-03", Decimal(420), Decimal(0), Decimal(420), "USD"
+                "Volume is attached to nothing",
+                "vol-1",
+                "2026-03",
+                Decimal(420),
+                Decimal(0),
+                Decimal(420),
+                "USD",
+                Decimal("433.33"),
             ),
         ),
         transfer_edges=(

@@ -115,6 +115,13 @@ def test_the_first_section_answers_what_a_finance_chief_asks(page: Page, source:
     assert len(re.findall(r'<li><a href="#f-', source)) == 5
 
 
+def test_a_saving_that_came_true_stands_beside_its_estimate(source: str) -> None:
+    table = source[source.index("Savings that came true") :]
+    row = re.search(r"<td>2026-03</td>(.+?)</tr>", table)
+    assert row is not None
+    assert re.findall(r"[\d.]{4,}", re.sub(r"<[^>]+>", " ", row.group(1))) == ["420.00", "0.00", "420.00", "433.33"]
+
+
 def test_a_figure_keeps_all_its_digits(page: Page) -> None:
     titles = {attrs.get("title") for _, attrs in page.tags}
     assert "371220.413377 USD" in titles

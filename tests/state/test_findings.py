@@ -362,7 +362,7 @@ def test_realised_savings_are_kept_once_a_period(state: State) -> None:
     audit(state, IDLE)
     run = state.begin_run()
     saving = RealisedSaving(
-        IDLE.id, "2026-03", "USD", Decimal(100), Decimal("0.000000000001"), Decimal("99.999999999999")
+        IDLE.id, "2026-03", "USD", Decimal(100), Decimal("0.000000000001"), Decimal("99.999999999999"), Decimal("98.7")
     )
     state.record_realised(run, [replace(saving, realised_savings=Decimal(1))])
     state.record_realised(run, [saving])
