@@ -140,6 +140,7 @@ VIEWS: dict[str, dict[str, str]] = {
         "network_id": "VARCHAR",
         "subnet_id": "VARCHAR",
         "connectivity": "VARCHAR",  # public or private
+        "availability_mode": "VARCHAR",  # zonal or regional; AWS only
         "has_s3_endpoint": "BOOLEAN",
         "has_dynamodb_endpoint": "BOOLEAN",
         "has_private_google_access": "BOOLEAN",

@@ -23,7 +23,7 @@ references = [
 transfers = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "day", "usage_kind", "gigabytes", "EffectiveCost", "standby"]
 
 [needs.optional]
-nat_gateways = ["provider", "ResourceId", "AvailabilityZone", "network_id", "subnet_id", "client_zones", "subnet_ids"]
+nat_gateways = ["provider", "ResourceId", "AvailabilityZone", "network_id", "subnet_id", "availability_mode", "client_zones", "subnet_ids"]
 instances    = ["provider", "ResourceId", "AvailabilityZone", "subnet_id"]
 resources    = ["provider", "ResourceId", "AvailabilityZone"]
 
@@ -31,7 +31,7 @@ resources    = ["provider", "ResourceId", "AvailabilityZone"]
 min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hours", about = "less is not worth a ticket" }
 
 [remedy.aws]
-summary  = "Put a gateway into each zone with busy clients and route every private subnet to the gateway of its own zone"
+summary  = "Put a gateway into each zone with busy clients and route every private subnet to the gateway of its own zone, or take a regional gateway, which has no zone"
 commands = [
     "aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id}",
     "aws ec2 create-nat-gateway --region {region_id} --subnet-id $PUBLIC_SUBNET_OF_THE_ZONE --allocation-id $ALLOCATION_ID",
@@ -97,7 +97,8 @@ places as (
         nat_gateways.ResourceId,
         max(nat_gateways.network_id) as network_id,
         max(coalesce(nat_gateways.AvailabilityZone, resources.AvailabilityZone)) as gateway_zone,
-        any_value(nat_gateways.client_zones) as client_zones
+        any_value(nat_gateways.client_zones) as client_zones,
+        bool_or(coalesce(nat_gateways.availability_mode = 'regional', false)) as is_regional
     from nat_gateways
     left join resources on nat_gateways.provider = resources.provider and nat_gateways.subnet_id = resources.ResourceId
     group by nat_gateways.provider, nat_gateways.ResourceId
@@ -150,6 +151,7 @@ gateways as (
     left join places on crossing.provider = places.provider and crossing.ResourceId = places.ResourceId
     left join clients
         on crossing.provider = clients.provider and crossing.ResourceId = clients.ResourceId and crossing.BillingCurrency = clients.BillingCurrency
+    where not coalesce(places.is_regional, false)  -- it stands in every zone, so nothing reaches it from another one
 ),
 
 weighed as (
@@ -198,6 +200,7 @@ select
     gateway_cost,
     client_cost,
     new_hours_cost,
+    case when is_placed then 'bill and inventory' else 'bill' end as known_from,
     case when len(client_ids) > 0 then list_prepend(ResourceId, client_ids) end as members,
     standby
 from weighed

@@ -24,6 +24,7 @@ transfers = ["provider", "ResourceId", "day", "usage_kind", "gigabytes"]
 
 [needs.optional]
 metric_hours = ["provider", "ResourceId", "metric", "hour", "sum_value"]
+nat_gateways = ["provider", "ResourceId", "connectivity", "availability_mode"]
 
 [parameters]
 idle_days        = { default = 7, unit = "days", about = "whole days without traffic up to the window's end" }
@@ -31,7 +32,7 @@ max_hourly_bytes = { default = 1_000_000, unit = "bytes per hour, mean of a day"
 min_monthly_cost = { default = 0, unit = "BillingCurrency per month of 730 hours", about = "an idle gateway is worth removing at any price" }
 
 [remedy.aws]
-summary  = "Delete the gateway and release its Elastic IP, after checking that no route points at it"
+summary  = "Delete the gateway and release its Elastic IPs (a private one has none), after checking that no route points at it"
 commands = [
     "aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id}",
     "aws ec2 delete-nat-gateway --region {region_id} --nat-gateway-id {resource_short_id}",
@@ -46,7 +47,7 @@ removed {
   }
 }
 '''
-risk     = "Subnets that route through it lose their way to the internet."
+risk     = "Subnets that route through it lose their way to the internet, behind a private one to the networks it translates for."
 effort   = "minutes"
 
 [remedy.gcp]
@@ -167,10 +168,13 @@ idle as (
         sum(billed.hourly_cost) as hourly_cost,
         sum(billed.committed_cost) as committed_cost,
         bool_or(billed.standby) as standby,
+        bool_or(seen_bytes.carried_bytes is not null) as is_measured,
         $window_end::date - spells.first_day as idle_days
     from billed
     join spells
         on billed.provider = spells.provider and billed.ResourceId = spells.ResourceId and billed.BillingCurrency = spells.BillingCurrency
+    left join seen_bytes
+        on billed.provider = seen_bytes.provider and billed.ResourceId = seen_bytes.ResourceId and billed.day = seen_bytes.day
     where
         billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there
@@ -178,24 +182,30 @@ idle as (
 )
 
 select
-    provider,
-    ResourceId,
-    SubAccountId,
-    RegionId,
-    BillingCurrency,
-    effective_cost,
-    committed_cost,
-    hourly_cost as avoidable_cost,
-    hourly_cost as avoidable_low,
-    effective_cost as avoidable_high,
-    'high' as confidence,
-    format('under {:.1f} MB an hour through it on each of the last {} days', $max_hourly_bytes::double / 1e6, idle_days) as reason,
-    first_day::timestamp as window_start,
+    idle.provider,
+    idle.ResourceId,
+    idle.SubAccountId,
+    idle.RegionId,
+    idle.BillingCurrency,
+    idle.effective_cost,
+    idle.committed_cost,
+    idle.hourly_cost as avoidable_cost,
+    idle.hourly_cost as avoidable_low,
+    idle.effective_cost as avoidable_high,
+    -- networks with the same addresses may meet through a private one at long intervals
+    case when nat_gateways.connectivity = 'private' then 'medium' else 'high' end as confidence,
+    format('under {:.1f} MB an hour through it on each of the last {} days', $max_hourly_bytes::double / 1e6, idle.idle_days)
+    || case when nat_gateways.connectivity = 'private' then '; it is private, so its traffic goes to other networks, not to the internet' else '' end as reason,
+    idle.first_day::timestamp as window_start,
     $window_end::timestamp as window_end,
-    idle_days,
-    standby
+    idle.idle_days,
+    nat_gateways.connectivity,
+    nat_gateways.availability_mode,
+    case when idle.is_measured then 'bill and metrics' else 'bill' end as known_from,
+    idle.standby
 from idle
+left join nat_gateways on idle.provider = nat_gateways.provider and idle.ResourceId = nat_gateways.ResourceId
 where
-    idle_days >= $idle_days
-    and effective_cost * 730 >= $min_monthly_cost * (idle_days * 24)
-order by avoidable_cost desc, ResourceId asc
+    idle.idle_days >= $idle_days
+    and idle.effective_cost * 730 >= $min_monthly_cost * (idle.idle_days * 24)
+order by avoidable_cost desc, idle.ResourceId asc

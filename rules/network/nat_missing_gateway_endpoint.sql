@@ -20,7 +20,7 @@ references = [
 
 [needs]
 charges      = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "EffectiveCost", "usage_kind", "day", "standby"]
-nat_gateways = ["provider", "ResourceId", "network_id", "has_s3_endpoint", "has_dynamodb_endpoint"]
+nat_gateways = ["provider", "ResourceId", "network_id", "connectivity", "has_s3_endpoint", "has_dynamodb_endpoint"]
 
 [needs.optional]
 flows_daily = ["provider", "ResourceId", "day", "peer_service", "peer_region_id", "bytes"]
@@ -78,6 +78,7 @@ gateways as (
         nat_cost.effective_cost,
         nat_cost.standby,
         nat_gateways.network_id,
+        nat_gateways.connectivity,
         not nat_gateways.has_s3_endpoint as lacks_s3,
         coalesce(not nat_gateways.has_dynamodb_endpoint, false) as lacks_dynamodb
     from nat_cost
@@ -131,6 +132,7 @@ select
     end as reason,
     gateways.network_id,
     case when gateways.lacks_s3 then 's3' else 'dynamodb' end as missing_service,
+    case when shares.endpoint_share is null then 'bill and inventory' else 'bill, inventory and flow logs' end as known_from,
     shares.endpoint_share,
     shares.flow_days,
     shares.flow_bytes,
@@ -139,6 +141,8 @@ from gateways
 left join shares on gateways.provider = shares.provider and gateways.ResourceId = shares.ResourceId
 where
     (gateways.lacks_s3 or (gateways.lacks_dynamodb and shares.endpoint_share is not null))  -- DynamoDB alone is no evidence without bytes
+    -- a private gateway leads to other networks; only bytes show that S3 is among what it reaches
+    and (gateways.connectivity is distinct from 'private' or shares.endpoint_share is not null)
     and coalesce(shares.endpoint_share, 1) >= $min_share
     and gateways.effective_cost * 730 >= $min_monthly_cost * $window_hours
 order by avoidable_high desc, gateways.ResourceId asc

@@ -134,6 +134,7 @@ select
     nat_gateways.network_id,
     bare_subnets.subnet,
     bare_subnets.subnet_ids,
+    case when shares.free_share is null then 'bill and inventory' else 'bill, inventory and flow logs' end as known_from,
     shares.free_share,
     nat_cost.standby
 from nat_cost

@@ -131,6 +131,7 @@ select
         else format('{:.1f} GB processed, {:.1f} % of them to object stores', gateways.gigabytes::double, 100 * peers.store_share::double)
     end as reason,
     gateways.gigabytes,
+    case when peers.store_share is null then 'bill' else 'bill and flow logs' end as known_from,
     peers.store_share,
     gateways.standby
 from gateways

@@ -113,7 +113,8 @@ select
         )
     ) as network_id,
     resource_named(provider, json_extract_string(attributes, '$.subnet_id')) as subnet_id,
-    coalesce(json_extract_string(attributes, '$.connectivity'), 'public') as connectivity
+    lower(coalesce(json_extract_string(attributes, '$.connectivity'), 'public')) as connectivity,
+    lower(json_extract_string(attributes, '$.availability_mode')) as availability_mode
 from resources
 where ResourceType = 'nat_gateway'
 """
@@ -244,6 +245,7 @@ select
     gateways.network_id,
     gateways.subnet_id,
     gateways.connectivity,
+    gateways.availability_mode,
     case when gateways.provider = 'aws' then coalesce(by_table.has_s3_endpoint, by_network.has_s3_endpoint) end as has_s3_endpoint,
     case when gateways.provider = 'aws' then coalesce(by_table.has_dynamodb_endpoint, by_network.has_dynamodb_endpoint) end as has_dynamodb_endpoint,
     case when gateways.provider = 'gcp' then by_subnet.has_private_google_access end as has_private_google_access,

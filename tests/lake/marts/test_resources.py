@@ -195,3 +195,34 @@ def test_an_azure_gateway_serves_the_subnets_it_names(lake: Lake, services: list
         attributes={"network_id": f"{group}/virtualNetworks/v", "service_endpoints": services},
     ).build()
     assert lake.rows("select has_storage_service_endpoint, subnet_ids from nat_gateways") == [(expected, [subnet])]
+
+
+def test_nat64_leads_through_the_gateway_and_an_egress_only_gateway_around_it(lake: Lake) -> None:
+    nat = "nat-0aaaabbbbccccdddd"
+    lake.resource(nat, "nat_gateway", **ACCOUNT, attributes={"network_id": "vpc-1", "availability_mode": "Regional"})
+    for name, zone, route in (
+        ("a", "us-east-1a", {"destination": "64:ff9b::/96", "target": nat}),
+        ("b", "us-east-1b", {"destination": "::/0", "target": "eigw-1"}),
+    ):
+        lake.resource(f"subnet-{name}", "subnet", **ACCOUNT, zone=zone, attributes={"network_id": "vpc-1"})
+        table = {"network_id": "vpc-1", "associations": [f"subnet-{name}"], "routes": [route]}
+        lake.resource(f"rtb-{name}", "route_table", **ACCOUNT, attributes=table)
+    lake.build()
+    assert lake.rows("select subnet_ids, client_zones, availability_mode from nat_gateways") == [
+        (["subnet-a"], ["us-east-1a"], "regional")
+    ]
+
+
+def test_a_machine_of_another_account_stands_in_the_shared_subnet_behind_the_gateway(lake: Lake) -> None:
+    network(lake, ["rtb-a"])
+    lake.resource(
+        "i-0aaaabbbbccccdddd",
+        "instance",
+        account_id="444455556666",
+        region="us-east-1",
+        attributes={"subnet_id": "subnet-a"},
+    ).build()
+    assert lake.rows(
+        "select nat_gateways.SubAccountId, instances.SubAccountId from nat_gateways "
+        "join instances on list_contains(nat_gateways.subnet_ids, instances.subnet_id)"
+    ) == [(ACCOUNT["account_id"], "444455556666")]
