@@ -10,8 +10,8 @@ why = """
 Bytes that cross a zone are billed although both ends sit in one region: on AWS at each end, on GCP at the sender. Chatty
 pairs (shuffles, brokers and their consumers, caches) can often share a zone or prefer the replica in their own."""
 
-savings  = "EffectiveCost of the inter-zone lines x avoidable_share, range from nothing to all of it: the bill does not name the peers"
-blind_to = "which pairs talk; replication that keeps data safe and has to cross zones; traffic that the provider does not charge"
+savings  = "with flow logs EffectiveCost of the inter-zone lines x share of the bytes that cross between machines which can share a zone; without them x avoidable_share, range from nothing to all of it: the bill does not name the peers"
+blind_to = "which pairs talk, where there are no flow logs; why two machines stand in two zones: those of one name are taken for replicas that have to, unless they work on one job"
 
 references = [
     "https://aws.amazon.com/ec2/pricing/on-demand/#Data_Transfer_within_the_same_AWS_Region",
@@ -20,7 +20,11 @@ references = [
 ]
 
 [needs]
-transfers = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "ServiceName", "day", "usage_kind", "gigabytes", "EffectiveCost", "standby"]
+transfers = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "ServiceName", "day", "usage_kind", "gigabytes", "EffectiveCost", "job", "standby"]
+
+[needs.optional]
+flows_daily = ["provider", "ResourceId", "day", "peer_id", "peer_zone", "path", "bytes"]
+resources   = ["provider", "ResourceId", "ResourceName", "ResourceType", "RegionId", "AvailabilityZone"]
 
 [parameters]
 min_monthly_cost = { default = 50, unit = "BillingCurrency per month of 730 hours", about = "less is not worth a ticket" }
@@ -95,26 +99,126 @@ talkers as (
         bool_or(standby) as standby
     from charged
     group by provider, ResourceId, SubAccountId, BillingCurrency, scope
+),
+
+-- each byte stands once in the logs, at one of its ends; here it stands at both
+legs as (
+    select
+        provider,
+        ResourceId,
+        peer_id,
+        bytes
+    from flows_daily
+    where
+        path is distinct from 'nat'  -- the gateway's copy of what its clients log
+        and peer_zone is not null
+        and day >= $window_start and day < $window_end
+    union all
+    select
+        provider,
+        peer_id as ResourceId,
+        ResourceId as peer_id,
+        bytes
+    from flows_daily
+    where
+        path is distinct from 'nat'
+        and peer_zone is not null
+        and day >= $window_start and day < $window_end
+),
+
+pairs as (
+    select
+        provider,
+        ResourceId,
+        peer_id,
+        sum(bytes) as pair_bytes
+    from legs
+    group by provider, ResourceId, peer_id
+),
+
+-- replicas bear one name and a number, or the letter of their zone
+places as (
+    select
+        provider,
+        ResourceId,
+        ResourceName,
+        ResourceType,
+        RegionId,
+        AvailabilityZone,
+        regexp_replace(lower(coalesce(ResourceName, ResourceId)), '[-_.]*([0-9]+[a-z]?|[a-f])$', '') as stem
+    from resources
+    where AvailabilityZone is not null
+),
+
+jobs as (
+    select
+        provider,
+        ResourceId,
+        max(job) as job
+    from transfers
+    where job is not null
+    group by provider, ResourceId
+),
+
+crossing as (
+    select
+        pairs.provider,
+        pairs.ResourceId,
+        pairs.peer_id,
+        pairs.pair_bytes,
+        there.AvailabilityZone as peer_zone,
+        coalesce(
+            here.ResourceType = 'instance' and there.ResourceType = 'instance'
+            and (here.stem <> there.stem or coalesce(here_jobs.job = there_jobs.job, false)),
+            false
+        ) as is_movable
+    from pairs
+    join places as here on pairs.provider = here.provider and pairs.ResourceId = here.ResourceId
+    join places as there on pairs.provider = there.provider and pairs.peer_id = there.ResourceId
+    left join jobs as here_jobs on pairs.provider = here_jobs.provider and pairs.ResourceId = here_jobs.ResourceId
+    left join jobs as there_jobs on pairs.provider = there_jobs.provider and pairs.peer_id = there_jobs.ResourceId
+    where here.RegionId = there.RegionId and here.AvailabilityZone <> there.AvailabilityZone
+),
+
+measured as (
+    select
+        provider,
+        ResourceId,
+        (sum(case when is_movable then pair_bytes else 0 end) / nullif(sum(pair_bytes), 0))::decimal(9, 8) as movable_share,
+        sum(pair_bytes) as crossing_bytes,
+        list({'peer': peer_id, 'zone': peer_zone, 'bytes': pair_bytes, 'can_share_a_zone': is_movable} order by pair_bytes desc, peer_id asc)[1:5] as pairs
+    from crossing
+    group by provider, ResourceId
 )
 
 select
-    provider,
-    ResourceId,
-    SubAccountId,
-    RegionId,
-    BillingCurrency,
-    ServiceName,
-    effective_cost,
+    talkers.provider,
+    talkers.ResourceId,
+    talkers.SubAccountId,
+    talkers.RegionId,
+    talkers.BillingCurrency,
+    talkers.ServiceName,
+    talkers.effective_cost,
     0 as committed_cost,
-    effective_cost * $avoidable_share as avoidable_cost,
-    0 as avoidable_low,
-    effective_cost as avoidable_high,
-    'low' as confidence,
-    coalesce(format('{:.1f} GB', gigabytes::double), 'traffic of a volume the bill does not state') || ' crossed a zone of ' || coalesce(RegionId, 'its region')
-    || ' at a charge; which pairs could share a zone is not known from the bill'
-        as reason,
-    gigabytes,
-    standby
+    talkers.effective_cost * coalesce(measured.movable_share, $avoidable_share) as avoidable_cost,
+    talkers.effective_cost * coalesce(measured.movable_share, 0) as avoidable_low,
+    talkers.effective_cost * coalesce(measured.movable_share, 1) as avoidable_high,
+    case when measured.movable_share is null then 'low' else 'medium' end as confidence,
+    coalesce(format('{:.1f} GB', talkers.gigabytes::double), 'traffic of a volume the bill does not state')
+    || ' crossed a zone of ' || coalesce(talkers.RegionId, 'its region') || ' at a charge; '
+    || case
+        when measured.movable_share is null then 'which pairs could share a zone is not known from the bill'
+        else format(
+            'flow logs show {} to other zones, {:.1f} % of it between machines that could share one',
+            formatreadabledecimalsize(measured.crossing_bytes::bigint), 100 * measured.movable_share::double
+        )
+    end as reason,
+    talkers.gigabytes,
+    measured.movable_share,
+    measured.pairs,
+    case when measured.movable_share is null then 'bill' else 'bill, inventory and flow logs' end as known_from,
+    talkers.standby
 from talkers
-where effective_cost * 730 >= $min_monthly_cost * $window_hours
-order by effective_cost desc, ResourceId asc
+left join measured on talkers.provider = measured.provider and talkers.ResourceId = measured.ResourceId
+where talkers.effective_cost * 730 >= $min_monthly_cost * $window_hours
+order by talkers.effective_cost desc, talkers.ResourceId asc
