@@ -2,32 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from importlib import metadata
 from typing import Any
 
 import duckdb
 
-from auditor import money, render, series
+from auditor import render, series
 from auditor.bills import Bill, Choice
 from auditor.detect.rule import Rule
 from auditor.detect.run import DetectResult, RuleCoverage, Window
 from auditor.finding import Finding
 from auditor.landing import SourceReport
+from auditor.totals import moment, stale_bills, text, totals
 
 SCHEMA_VERSION = "1.0"
-_SILENT = ("muted", "resolved")
-
-
-def text(amount: Decimal) -> str:
-    """An amount as a plain decimal string of at most 12 decimals."""
-    return money.text(money.quantise(amount))
-
-
-def moment(time: datetime) -> str:
-    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def build(
@@ -67,7 +57,7 @@ def build(
             "gpu": _gpu_coverage(con, currency),
         },
         "gpu_ledger": _ledger(con),
-        "totals": _totals(by_currency, currency, result.findings),
+        "totals": totals(by_currency, currency, result.findings),
         "findings": [_finding(finding) for finding in result.findings],
     }
 
@@ -234,28 +224,6 @@ def _ledger(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     ]
 
 
-def _totals(
-    by_currency: Mapping[str, tuple[Decimal, Decimal]], currency: str, findings: Sequence[Finding]
-) -> dict[str, Any]:
-    def one(name: str) -> dict[str, Any]:
-        billed, effective = by_currency.get(name, (Decimal(0), Decimal(0)))
-        mine = [finding for finding in findings if finding.billing_currency == name and finding.status not in _SILENT]
-        sure = [finding for finding in mine if finding.confidence != "low"]
-        return {
-            "currency": name,
-            "billed_cost": text(billed),
-            "effective_cost": text(effective),
-            "monthly_savings": text(sum((finding.monthly_savings for finding in sure), Decimal(0))),
-            "monthly_savings_net": text(sum((finding.monthly_savings_net for finding in sure), Decimal(0))),
-            "monthly_savings_net_low_confidence": text(
-                sum((f.monthly_savings_net for f in mine if f.confidence == "low"), Decimal(0))
-            ),
-        }
-
-    others = sorted({*by_currency, *(finding.billing_currency for finding in findings)} - {currency})
-    return {**one(currency), "other_currencies": [one(name) for name in others]}
-
-
 def _finding(finding: Finding) -> dict[str, Any]:
     """The one place where our names become those that users read."""
     evidence = dict(finding.evidence)
@@ -345,7 +313,7 @@ def build_extras(
             for role, notes in (("primary", choice.primaries), ("secondary", choice.notes))
             for bill, note in notes
         ),
-        notices=_notices(con, made, windows, max_data_age, now),
+        notices=_notices(con, made, max_data_age, now),
         generated_at=now,
         version=metadata.version("auditor"),
     )
@@ -364,19 +332,11 @@ def _rule_text(rule: Rule, used: Mapping[str, object]) -> render.RuleText:
 def _notices(
     con: duckdb.DuckDBPyConnection,
     made: Mapping[str, Any],
-    windows: Mapping[str, Window],
     max_data_age: int,
     now: datetime,
 ) -> tuple[str, ...]:
     """What must be the first thing a reader sees: data that stopped arriving before the end of the window."""
-    notices = []
-    for provider, newest in made["run"]["newest_charge"].items():
-        window = windows.get(provider)
-        age = (min(now, window.end) - datetime.fromisoformat(newest)).days if window else 0
-        if age > max_data_age:
-            notices.append(
-                f"The newest charge of {provider} is {age} days older than the end of its window ({newest[:10]}): its bill stopped arriving."
-            )
+    notices = stale_bills(made, max_data_age, now)
     for provider, account, newest in _left_behind(con):
         notices.append(
             f"The charges of {provider} account {account} end on {newest:%Y-%m-%d}, before the window begins: none of them is in these figures."

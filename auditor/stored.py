@@ -1,8 +1,8 @@
 """A report's extras as JSON text and back, so that a stored run is rendered again to the very same bytes."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -30,6 +30,18 @@ def load_extras(text: str | None) -> render.Extras:
     if not isinstance(found, render.Extras):
         raise LakeError("what is stored beside the report is not of this auditor; run the audit again")
     return found
+
+
+def change_extras(text: str, change: Callable[[render.Extras], Mapping[str, Any]]) -> tuple[str, render.Extras]:
+    """The stored extras with some fields changed, as JSON and as they are: `change` gives fields for the extras it sees.
+
+    What does not change is not written anew, which for the series of a large estate takes longest.
+    """
+    extras = load_extras(text)
+    changes = change(extras)
+    stored = json.loads(text)
+    stored[_CONTENT] |= {name: _plain(value) for name, value in changes.items()}
+    return json.dumps(stored, separators=(",", ":"), ensure_ascii=False), replace(extras, **changes)
 
 
 def _plain(value: Any) -> Any:

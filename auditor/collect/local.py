@@ -35,22 +35,26 @@ def gather(paths: Iterable[str], spool: Path) -> tuple[list[LandingFile], list[t
     of several folders, and in a collected one, with the folder's name in front, so that no two files share a name. Raises
     SettingsError for a path that does not exist or whose kind is not supported here.
     """
-    paths = list(paths)
-    named = _names(paths)
     files: list[LandingFile] = []
     failed: list[tuple[str, str]] = []
+    for path, name in list_files(list(paths)):
+        try:
+            files.extend(_open(path, name, spool))
+        except Exception as error:  # each packer's library fails in its own way, and one file ends no scan
+            failed.append((_printable(name), f"cannot be opened: {_printable(str(error))}"))
+    return files, failed
+
+
+def list_files(paths: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Each file under the paths with the name that reports give it; archives stay closed. Raises as `gather` does."""
+    named = _names(paths)
     seen: set[Path] = set()
     for text in paths:
         for path, name in _walk(text, named[text]):
             resolved = path.resolve()
-            if resolved in seen:  # the same file named twice, or reached through a link
-                continue
-            seen.add(resolved)
-            try:
-                files.extend(_open(path, name, spool))
-            except Exception as error:  # each packer's library fails in its own way, and one file ends no scan
-                failed.append((_printable(name), f"cannot be opened: {_printable(str(error))}"))
-    return files, failed
+            if resolved not in seen:  # else the same file named twice, or reached through a link
+                seen.add(resolved)
+                yield path, name
 
 
 def _names(paths: Sequence[str]) -> dict[str, str]:
