@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -172,6 +173,19 @@ class LandingFolder:
             with self._lock:
                 self._journal.entries.pop(plain(name), None)
             self._add("gone", {"name": plain(name)})
+
+    def adopt(self, staged: str, name: str) -> None:
+        """Gives a file its final name, replacing an older one of that name at once."""
+        staged, name = plain(staged), plain(name)
+        try:
+            (self.path / staged).replace(self.path / name)
+        except OSError as error:
+            raise LakeError(f"{name} cannot be written to {self.path}: {error.strerror}") from error
+        with self._lock:
+            entry = replace(self._journal.entries.pop(staged), name=name)
+            self._journal.entries[name] = entry
+            self._stream.write(journal.line("gone", {"name": staged}) + journal.entry_line(entry))
+            self._stream.flush()
 
     def problem(self, problem: Problem) -> None:
         """Notes what could not be fetched."""
