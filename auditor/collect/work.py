@@ -9,7 +9,7 @@ from pathlib import Path
 
 from auditor.collect.budget import Budget, BudgetReached
 from auditor.collect.folder import LandingFolder
-from auditor.errors import LakeError, SourceError
+from auditor.errors import LakeError, SettingsError, SourceError
 from auditor.journal import Problem
 from auditor.progress import Progress
 from auditor.settings import Limits
@@ -93,7 +93,7 @@ class Collection:
     def _failed(self, task: Task, error: BaseException, explain: Explain) -> None:
         if isinstance(error, LakeError) or not isinstance(error, Exception):
             raise error
-        refusal = _in_words(error, explain)
+        refusal = in_words(error, explain)
         log.warning(
             "not collected what=%s account=%s region=%s reason=%s",
             task.what,
@@ -107,10 +107,11 @@ class Collection:
         )
 
 
-def _in_words(error: Exception, explain: Explain) -> Refusal:
+def in_words(error: Exception, explain: Explain) -> Refusal:
+    """A failure as the report tells it."""
     if isinstance(error, BudgetReached):
         return Refusal(str(error), "raise the cap under [limits], or ask for less")
-    if isinstance(error, SourceError):
+    if isinstance(error, SourceError | SettingsError):
         return Refusal(str(error))
     known = explain(error)
     if known is not None:
