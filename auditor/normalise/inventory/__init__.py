@@ -121,10 +121,14 @@ def _of_document(document: Mapping[str, Any], place: str) -> list[Row] | None:
     return None
 
 
+def _tells_local_time(row: object) -> bool:
+    return isinstance(row, dict) and any(key.lower() == "start" and "T" in str(text) for key, text in row.items())
+
+
 def _report(recognised: Recognised, rows: list[Row], unknown: int, contents: Contents) -> SourceReport:
     providers = {row.provider for row in rows}
     notes = []
-    if recognised.format == "slurm-sacct":
+    if recognised.format == "slurm-sacct" and any(_tells_local_time(value) for value in flat(contents.values)):
         notes.append("times without a zone were read as UTC: run sacct with TZ=UTC or SLURM_TIME_FORMAT=%s")
     if contents.damage:
         notes.append(f"{contents.damage}; {len(rows)} resources read before the damage")

@@ -2,6 +2,7 @@
 
 import duckdb
 
+from auditor import exporters
 from auditor.normalise.telemetry.elements import largest_object
 
 ARRAYS = (("data", "result"),)
@@ -10,15 +11,6 @@ _COLUMNS = "{doc: 'INTEGER', e: 'STRUCT(metric MAP(VARCHAR, VARCHAR), \"values\"
 
 # DCGM writes these (and a little above) where a field is blank: int32, double and int64.
 _BLANK = 2147483632
-
-_COUNTERS = (
-    "node_cpu_seconds_total",
-    "node_disk_read_bytes_total",
-    "node_disk_written_bytes_total",
-    "node_disk_io_time_weighted_seconds_total",
-    "node_network_receive_bytes_total",
-    "node_network_transmit_bytes_total",
-)
 
 
 def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
@@ -79,13 +71,18 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
             where name <> 'kube_node_info'
                 -- reads 0 or nothing on a partitioned GPU
                 and not (name = 'DCGM_FI_DEV_GPU_UTIL' and coalesce(m['GPU_I_ID'], '') <> '')
-                and not (name like 'node_cpu%' and coalesce(m['mode'], '') not in ('iowait', 'idle'))
-                and not (name like 'node_disk%' and regexp_matches(coalesce(m['device'], ''), '^(loop|ram|dm-|sr)'))
-                and not (name like 'node_network%' and regexp_matches(coalesce(m['device'], ''), '^(lo|veth|docker|cni|cali|flannel|br-)'))
+                and not (name like 'node_cpu%' and coalesce(m['mode'], '') not in (select unnest($modes)))
+                and not (name like 'node_disk%' and regexp_matches(coalesce(m['device'], ''), $no_disks))
+                and not (name like 'node_network%' and regexp_matches(coalesce(m['device'], ''), $no_networks))
         )
         select place, name, resource_id, provider, device, series, mode,
             make_timestamp(cast(round(try_cast(p[1] as double) * 1000000) as bigint)) as time, try_cast(p[2] as double) as reading
-        from (select * exclude (points), unnest(points) as p from labelled)"""
+        from (select * exclude (points), unnest(points) as p from labelled)""",
+        {
+            "modes": list(exporters.CPU_MODES),
+            "no_disks": exporters.NO_DISKS,
+            "no_networks": exporters.NO_NETWORKS,
+        },
     )
     con.execute(
         """create or replace temp table telemetry_staged as
@@ -120,7 +117,7 @@ def stage(con: duckdb.DuckDBPyConnection, spool: str) -> list[str]:
                 when ends_with(name, '_seconds_total') then growth / seconds
                 else growth end as figure
             from rates where seconds > 0)""",
-        {"counters": list(_COUNTERS), "blank": _BLANK},
+        {"counters": sorted(exporters.COUNTERS), "blank": _BLANK},
     )
     con.execute("drop table telemetry_points")
     con.execute("drop table telemetry_series")

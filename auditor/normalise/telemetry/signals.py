@@ -6,6 +6,8 @@ is never guessed from values, because 0.9 may be 0.9 percent.
 
 from typing import NamedTuple
 
+from auditor import exporters
+
 RATIOS = frozenset(
     {
         "gpu.utilization",
@@ -75,28 +77,6 @@ def _azure(
 
 
 _GPU_MEMORY = "gpu.memory_used_ratio"
-
-_PROMETHEUS = (
-    ("DCGM_FI_DEV_GPU_UTIL", "gpu.utilization", "percent", "direct", ""),
-    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gpu.utilization", "ratio", "fallback", "1"),
-    ("DCGM_FI_PROF_SM_ACTIVE", "gpu.sm_active", "ratio", "max", ""),
-    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gpu.tensor_active", "ratio", "max", ""),
-    ("DCGM_FI_DEV_FB_USED", _GPU_MEMORY, "mebibytes", "share", "used"),
-    ("DCGM_FI_DEV_FB_FREE", _GPU_MEMORY, "mebibytes", "share", "free"),
-    ("DCGM_FI_DEV_FB_RESERVED", _GPU_MEMORY, "mebibytes", "share", "reserved"),
-    ("DCGM_FI_DEV_FB_TOTAL", _GPU_MEMORY, "mebibytes", "share", "total"),
-    ("nvidia_smi_utilization_gpu_ratio", "gpu.utilization", "ratio", "direct", ""),
-    ("nvidia_smi_memory_used_bytes", _GPU_MEMORY, "bytes", "share", "used"),
-    ("nvidia_smi_memory_total_bytes", _GPU_MEMORY, "bytes", "share", "total"),
-    ("neuroncore_utilization_ratio", "neuron.utilization", "ratio", "direct", ""),
-    ("node_cpu_seconds_total{iowait}", "cpu.iowait", "ratio", "mean", ""),
-    ("node_cpu_seconds_total{idle}", "cpu.utilization", "ratio", "mean", ""),
-    ("node_disk_read_bytes_total", "disk.read_bytes", "bytes", "direct", ""),
-    ("node_disk_written_bytes_total", "disk.write_bytes", "bytes", "direct", ""),
-    ("node_disk_io_time_weighted_seconds_total", "disk.queue_length", "count", "direct", ""),
-    ("node_network_receive_bytes_total", "net.received_bytes", "bytes", "sum", ""),
-    ("node_network_transmit_bytes_total", "net.sent_bytes", "bytes", "sum", ""),
-)
 
 _GCP = (
     ("agent.googleapis.com/gpu/utilization", "gpu.utilization", "percent", "direct", ""),
@@ -236,7 +216,7 @@ _AZURE = (
 )
 
 SIGNALS = (
-    *(Signal("prometheus", *row) for row in _PROMETHEUS),
+    *(Signal("prometheus", *row) for row in exporters.READ),
     *(Signal("gcp", *row) for row in _GCP),
     *_AWS,
     *_AZURE,
