@@ -80,6 +80,19 @@ VIEWS: dict[str, dict[str, str]] = {
         "input_wait": "DOUBLE",  # CPU iowait ratio
         "class": "VARCHAR",  # reserved_unused, no_telemetry, starved, idle, held, productive
     },
+    # machine type x region x purchase option, as this customer pays it in the window
+    "paid_rates": {
+        "provider": "VARCHAR",
+        "RegionId": "VARCHAR",
+        "machine_type": "VARCHAR",  # lower case
+        "machine_family": "VARCHAR",  # within which the vendor sells commitments: g5, a2, standard_ncads_a100_v4
+        "BillingCurrency": "VARCHAR",
+        "purchase_option": "VARCHAR",  # on_demand, spot, committed
+        "machine_hours": "DOUBLE",
+        "EffectiveCost": MONEY,
+        "hourly_rate": "DOUBLE",  # of a whole machine
+        "list_ratio": "DOUBLE",  # EffectiveCost / ListCost of committed charges, where the bill states both
+    },
     # commitment x hour (or day, as the bill has it)
     "commitment_hours": {
         "provider": "VARCHAR",

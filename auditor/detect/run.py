@@ -33,6 +33,7 @@ _SOURCE_OF_VIEW = {
     "commitment_hours": "commitment charges",
     "metric_hours": "telemetry",
     "flows_daily": "flow logs",
+    "paid_rates": "accelerator charges of known machine types",
     "prices": "prices",
     "budgets": "budgets in the configuration",
 }

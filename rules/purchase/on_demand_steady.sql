@@ -10,8 +10,8 @@ why = """
 On-demand buys the freedom to stop. A machine that never stops pays for it every hour; a commitment of one year costs less as
 soon as the machine runs more than 1 - discount of the hours, used or not."""
 
-savings  = "EffectiveCost of the on-demand hours less all hours of the window at the commitment price; the range reaches from a small discount to that of three years"
-blind_to = "whether the machine will still be wanted in a year; prices that fall within the term; a negotiated discount; idle hours, which other rules take first"
+savings  = "EffectiveCost of the on-demand hours less all hours of the window at the commitment price, by the price list of that machine or else by what own commitments on the family save; where neither tells, nothing, with a range up to max_discount; else the range reaches to three years where the list has them"
+blind_to = "the price of a commitment on families that neither a price list nor an own commitment covers; whether the machine will still be wanted in a year; prices that fall within the term; a negotiated discount"
 
 references = [
     "https://aws.amazon.com/savingsplans/compute-pricing/",
@@ -20,16 +20,16 @@ references = [
 ]
 
 [needs]
-accelerator_hours = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "usage_kind", "hour", "machine_type", "accelerator_model", "accelerator_count", "accelerator_hours", "EffectiveCost", "committed_cost", "purchase_option", "standby"]
+accelerator_hours = ["provider", "ResourceId", "SubAccountId", "RegionId", "BillingCurrency", "usage_kind", "hour", "machine_type", "accelerator_model", "accelerator_count", "accelerator_hours", "EffectiveCost", "committed_cost", "purchase_option", "class", "standby"]
 charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
 
 [needs.optional]
-prices = ["provider", "RegionId", "machine_type", "price_kind", "low", "currency", "source", "as_of"]
+prices     = ["provider", "RegionId", "machine_type", "price_kind", "low", "currency", "source", "as_of"]
+paid_rates = ["provider", "RegionId", "machine_type", "machine_family", "BillingCurrency", "purchase_option", "EffectiveCost", "machine_hours", "hourly_rate", "list_ratio"]
 
 [parameters]
-discount       = { default = 0.30, unit = "ratio of the on-demand price", about = "of a one-year commitment where the prices do not tell" }
-discount_low   = { default = 0.15, unit = "ratio of the on-demand price", about = "the least of the range where the prices do not tell" }
-discount_high  = { default = 0.55, unit = "ratio of the on-demand price", about = "of a three-year commitment where the prices do not tell" }
+max_discount   = { default = 0.72, unit = "ratio of the on-demand price", about = "the most that any vendor states for a commitment: the far end of the range where no price is known" }
+min_share      = { default = 0.95, unit = "ratio of the hours of the window", about = "so steady is told without a saving where no commitment price is known" }
 min_run_hours  = { default = 336, unit = "hours within the window", about = "two weeks; a shorter history does not show that a machine is steady" }
 
 [remedy.aws]
@@ -82,6 +82,8 @@ with running as (
         max(accelerator_model) as accelerator_model,
         sum(EffectiveCost - coalesce(committed_cost, 0)) as on_demand_cost,
         (sum(accelerator_hours) / coalesce(nullif(max(accelerator_count), 0), 1))::double as run_hours,
+        -- what idles is to be stopped, not committed to
+        (sum(case when class in ('idle', 'held') then 0 else accelerator_hours end) / coalesce(nullif(max(accelerator_count), 0), 1))::double as needed_hours,
         bool_or(standby) as standby
     from accelerator_hours
     where
@@ -90,6 +92,7 @@ with running as (
         and ResourceId is not null
         and hour >= $window_start and hour < $window_end
     group by provider, ResourceId, BillingCurrency
+    having max(hour) >= $window_end - interval 2 day  -- what has stopped running needs no commitment
 ),
 
 resource_cost as (
@@ -132,6 +135,45 @@ discounts as (
     where on_demand > 0 and commit_1y > 0 and commit_1y < on_demand
 ),
 
+-- what own commitments save against the bill's list price, else against the own on-demand rate of the same machine
+committed as (
+    select
+        committed.provider,
+        committed.machine_family,
+        committed.BillingCurrency,
+        committed.EffectiveCost::double as effective_cost,
+        coalesce(committed.EffectiveCost::double / nullif(committed.list_ratio, 0), committed.machine_hours * on_demand.hourly_rate) as full_cost
+    from paid_rates as committed
+    left join paid_rates as on_demand
+        on
+            committed.provider = on_demand.provider
+            and committed.RegionId = on_demand.RegionId
+            and committed.machine_type = on_demand.machine_type
+            and committed.BillingCurrency = on_demand.BillingCurrency
+            and on_demand.purchase_option = 'on_demand'
+    where committed.purchase_option = 'committed'
+),
+
+own_discounts as (
+    select
+        provider,
+        machine_family,
+        BillingCurrency,
+        1 - sum(effective_cost) / sum(full_cost) as discount
+    from committed
+    where full_cost > effective_cost
+    group by provider, machine_family, BillingCurrency
+),
+
+families as (
+    select
+        provider,
+        machine_type,
+        any_value(machine_family) as machine_family
+    from paid_rates
+    group by provider, machine_type
+),
+
 weighed as (
     select
         running.provider,
@@ -143,14 +185,17 @@ weighed as (
         running.accelerator_model,
         running.on_demand_cost,
         running.run_hours,
+        running.needed_hours,
         running.standby,
         resource_cost.effective_cost,
         least(running.run_hours / $window_hours::double, 1) as run_share,
-        discounts.price_source,
-        discounts.discount is not null as is_priced,
-        coalesce(discounts.discount, $discount::double) as discount,
-        coalesce(discounts.discount, $discount_low::double) as discount_low,
-        coalesce(discounts.discount_high, $discount_high::double) as discount_high
+        least(running.needed_hours / $window_hours::double, 1) as needed_share,
+        coalesce(discounts.discount, own_discounts.discount) as discount,
+        coalesce(discounts.discount_high, own_discounts.discount) as discount_high,
+        case
+            when discounts.discount is not null then discounts.price_source
+            when own_discounts.discount is not null then 'own commitments on ' || families.machine_family || ' in the bill'
+        end as price_source
     from running
     join resource_cost
         on
@@ -163,6 +208,15 @@ weighed as (
             and running.RegionId = discounts.RegionId
             and lower(running.machine_type) = discounts.machine_type
             and running.BillingCurrency = discounts.currency
+    left join families
+        on
+            running.provider = families.provider
+            and lower(running.machine_type) = families.machine_type
+    left join own_discounts
+        on
+            running.provider = own_discounts.provider
+            and families.machine_family = own_discounts.machine_family
+            and running.BillingCurrency = own_discounts.BillingCurrency
     where running.run_hours >= $min_run_hours and running.on_demand_cost > 0
 )
 
@@ -174,23 +228,22 @@ select
     BillingCurrency,
     effective_cost,
     0 as committed_cost,
+    -- greatest passes over null: an unknown discount saves nothing
     on_demand_cost * greatest(1 - (1 - discount) / run_share, 0)::decimal(9, 8) as avoidable_cost,
-    on_demand_cost * greatest(1 - (1 - discount_low) / run_share, 0)::decimal(9, 8) as avoidable_low,
-    on_demand_cost * greatest(1 - (1 - discount_high) / run_share, 0)::decimal(9, 8) as avoidable_high,
-    case when is_priced then 'medium' else 'low' end as confidence,
-    format(
-        '{} ran {:.1f} % of the hours on demand; a one-year commitment pays from {:.1f} %{}',
-        coalesce(machine_type, accelerator_model, 'it'),
-        100 * run_share,
-        100 * (1 - discount),
-        case when is_priced then '' else ', at a usual discount' end
-    ) as reason,
+    on_demand_cost * greatest(1 - (1 - discount) / run_share, 0)::decimal(9, 8) as avoidable_low,
+    on_demand_cost * greatest(1 - (1 - coalesce(discount_high, $max_discount::double)) / run_share, 0)::decimal(9, 8) as avoidable_high,
+    case when discount is null then 'low' else 'medium' end as confidence,
+    format('{} ran {:.1f} % of the hours on demand; ', coalesce(machine_type, accelerator_model, 'it'), 100 * run_share)
+    || case
+        when discount is null then 'no price of a commitment on it is known, so no saving is claimed'
+        else format('a commitment at {:.1f} % off ({}) pays from {:.1f} %', 100 * discount, price_source, 100 * (1 - discount))
+    end as reason,
     machine_type,
     accelerator_model,
     round(run_hours, 2) as run_hours,
     round(discount, 4) as discount,
-    case when is_priced then price_source else 'default of the rule' end as price_source,
+    price_source,
     standby
 from weighed
-where run_share > 1 - discount
+where needed_share > coalesce(1 - discount, $min_share)
 order by avoidable_cost desc, ResourceId asc

@@ -10,7 +10,7 @@ why = """
 Training that writes checkpoints can be stopped and resumed, and spot capacity sells the same machine for a fraction of
 the on-demand price. The price of a pool can also be no lower at all, so the pool decides, not a rule of thumb."""
 
-savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)); a range where no spot price is known"
+savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)), the spot price being that of the pool in a price list, else the one paid in the bill for the same machine and region; where neither is known, nothing, with a range up to max_discount"
 blind_to = "whether the job writes checkpoints and may wait; whether the spot pool has capacity"
 
 references = [
@@ -27,12 +27,12 @@ accelerator_hours = [
 charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
 
 [needs.optional]
-prices = ["provider", "RegionId", "machine_type", "accelerator_model", "price_kind", "low", "high", "unit", "currency", "source", "as_of"]
+prices     = ["provider", "RegionId", "machine_type", "accelerator_model", "price_kind", "low", "high", "unit", "currency", "source", "as_of"]
+paid_rates = ["provider", "RegionId", "machine_type", "BillingCurrency", "purchase_option", "hourly_rate"]
 
 [parameters]
 overhead         = { default = 0.10, unit = "ratio of spot hours", about = "hours repeated and lost to interruptions and restarts" }
-spot_ratio       = { default = 0.5, unit = "spot price / on-demand price", about = "taken where no price of the pool is known" }
-spot_ratio_low   = { default = 0.3, unit = "spot price / on-demand price", about = "the best case of the range where no price is known" }
+max_discount     = { default = 0.9, unit = "ratio of the on-demand price", about = "the most that the vendors state for spot: the far end of the range where no price of the pool is known" }
 
 [remedy.aws]
 summary  = "Make the job resumable from checkpoints, then run it on spot (managed spot training on SageMaker); compare pools by zone"
@@ -171,6 +171,24 @@ model_ratios as (
     group by provider, RegionId, accelerator_model
 ),
 
+-- what spot machines of the type cost beside on-demand ones in the same bill and region
+own_ratios as (
+    select
+        spot.provider,
+        spot.RegionId,
+        spot.machine_type,
+        spot.BillingCurrency,
+        least(spot.hourly_rate / on_demand.hourly_rate, 1) as ratio
+    from paid_rates as spot
+    join paid_rates as on_demand
+        on
+            spot.provider = on_demand.provider
+            and spot.RegionId = on_demand.RegionId
+            and spot.machine_type = on_demand.machine_type
+            and spot.BillingCurrency = on_demand.BillingCurrency
+    where spot.purchase_option = 'spot' and on_demand.purchase_option = 'on_demand' and spot.hourly_rate > 0 and on_demand.hourly_rate > 0
+),
+
 priced as (
     select
         training.provider,
@@ -186,13 +204,13 @@ priced as (
         training.accelerator_hours,
         training.standby,
         resource_cost.effective_cost,
-        coalesce(machine_ratios.ratio_low, model_ratios.ratio_low) is not null as pool_known,
-        coalesce(machine_ratios.price_source, model_ratios.price_source) as price_source,
-        coalesce(machine_ratios.ratio_low, model_ratios.ratio_low, $spot_ratio_low)::decimal(9, 8) as ratio_low,
-        coalesce(machine_ratios.ratio_high, model_ratios.ratio_high, 1)::decimal(9, 8) as ratio_high,
-        coalesce(
-            (machine_ratios.ratio_low + machine_ratios.ratio_high) / 2, (model_ratios.ratio_low + model_ratios.ratio_high) / 2, $spot_ratio
-        )::decimal(9, 8) as ratio
+        coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low)::decimal(9, 8) as ratio_low,
+        coalesce(machine_ratios.ratio_high, own_ratios.ratio, model_ratios.ratio_high)::decimal(9, 8) as ratio_high,
+        case
+            when machine_ratios.ratio_low is not null then machine_ratios.price_source
+            when own_ratios.ratio is not null then 'own spot machines in the bill'
+            else model_ratios.price_source
+        end as price_source
     from training
     inner join resource_cost
         on
@@ -204,11 +222,40 @@ priced as (
             training.provider = machine_ratios.provider
             and training.RegionId = machine_ratios.RegionId
             and training.machine_type = machine_ratios.machine_type
+    left join own_ratios
+        on
+            training.provider = own_ratios.provider
+            and training.RegionId = own_ratios.RegionId
+            and lower(training.machine_type) = own_ratios.machine_type
+            and training.BillingCurrency = own_ratios.BillingCurrency
     left join model_ratios
         on
             training.provider = model_ratios.provider
             and training.RegionId = model_ratios.RegionId
             and training.accelerator_model = model_ratios.accelerator_model
+),
+
+weighed as (
+    select
+        provider,
+        ResourceId,
+        BillingCurrency,
+        SubAccountId,
+        RegionId,
+        machine_type,
+        accelerator_model,
+        workload_signal,
+        job,
+        training_cost,
+        accelerator_hours,
+        standby,
+        effective_cost,
+        price_source,
+        ratio_low,
+        ratio_high,
+        ((ratio_low + ratio_high) / 2)::decimal(9, 8) as ratio
+    from priced
+    where training_cost > 0
 )
 
 select
@@ -219,20 +266,24 @@ select
     BillingCurrency,
     effective_cost,
     0 as committed_cost,
+    -- greatest passes over null: an unknown ratio saves nothing
     training_cost * greatest(1 - ratio * (1 + $overhead), 0)::decimal(9, 8) as avoidable_cost,
     training_cost * greatest(1 - ratio_high * (1 + $overhead), 0)::decimal(9, 8) as avoidable_low,
-    training_cost * greatest(1 - ratio_low * (1 + $overhead), 0)::decimal(9, 8) as avoidable_high,
-    case when pool_known then 'medium' else 'low' end as confidence,
+    training_cost * (case when ratio_low is null then $max_discount else greatest(1 - ratio_low * (1 + $overhead), 0) end)::decimal(9, 8) as avoidable_high,
+    case when ratio is null then 'low' else 'medium' end as confidence,
     format('{:.1f} accelerator hours of training on {} at the on-demand price; ', accelerator_hours::double, coalesce(machine_type, accelerator_model, 'it'))
-    || case when pool_known then format('spot there costs {:.1f} % of it', 100 * ratio::double) else 'no spot price of the pool is known' end as reason,
+    || case
+        when ratio is null then 'no spot price of the pool is known, so no saving is claimed'
+        else format('spot there costs {:.1f} % of it', 100 * ratio::double)
+    end as reason,
     machine_type,
     accelerator_model,
     accelerator_hours,
     workload_signal,
     job,
-    case when pool_known then ratio end as spot_ratio,
-    case when pool_known then price_source else 'default of the rule' end as price_source,
+    ratio as spot_ratio,
+    price_source,
     standby
-from priced
-where training_cost > 0 and (not pool_known or ratio_low * (1 + $overhead) < 1)
+from weighed
+where coalesce(ratio_low * (1 + $overhead) < 1, true)
 order by avoidable_cost desc, ResourceId asc

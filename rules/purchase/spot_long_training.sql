@@ -24,13 +24,11 @@ accelerator_hours = ["provider", "ResourceId", "SubAccountId", "RegionId", "Bill
 charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
 
 [needs.optional]
-prices = ["provider", "RegionId", "machine_type", "price_kind", "low", "currency", "source", "as_of"]
+prices     = ["provider", "RegionId", "machine_type", "price_kind", "low", "currency", "source", "as_of"]
 
 [parameters]
 min_run_hours = { default = 168, unit = "hours within the window", about = "a week" }
 overhead      = { default = 0.10, unit = "ratio of spot hours", about = "hours repeated and lost to interruptions and restarts" }
-discount      = { default = 0.30, unit = "ratio of the on-demand price", about = "of a one-year commitment where its price is not known" }
-discount_high = { default = 0.55, unit = "ratio of the on-demand price", about = "of a three-year commitment where its price is not known" }
 
 [remedy.aws]
 summary  = "Compare the run with a savings plan or capacity block; stay on spot only with checkpoints and a date that can slip"
@@ -123,7 +121,6 @@ machine_prices as (
         RegionId,
         lower(machine_type) as machine_type,
         currency,
-        min(case when price_kind = 'on_demand' then low end) as on_demand,
         min(case when price_kind = 'commit_1y' then low end) as commit_1y,
         min(case when price_kind = 'commit_3y' then low end) as commit_3y,
         max(source || ' ' || as_of) as price_source
@@ -148,12 +145,8 @@ priced as (
         resource_cost.effective_cost,
         machine_prices.price_source,
         training.spot_cost * (1 + $overhead)::decimal(9, 8) as spot_need,
-        (training.machine_hours::double * coalesce(machine_prices.commit_1y::double, machine_prices.on_demand::double * (1 - $discount)))::decimal(
-            30, 12
-        ) as commitment_cost,
-        (training.machine_hours::double * coalesce(machine_prices.commit_3y::double, machine_prices.on_demand::double * (1 - $discount_high)))::decimal(
-            30, 12
-        ) as long_commitment_cost
+        (training.machine_hours::double * machine_prices.commit_1y::double)::decimal(30, 12) as commitment_cost,
+        (training.machine_hours::double * coalesce(machine_prices.commit_3y, machine_prices.commit_1y)::double)::decimal(30, 12) as long_commitment_cost
     from training
     join resource_cost
         on

@@ -50,6 +50,7 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
         identities,
         metric_hours,
         nat_gateways,
+        paid_rates,
         prices,
         resources,
         transfers,
@@ -65,4 +66,5 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
     commitment_hours.build(con)
     prices.build(con)
     accelerator_hours.build(con, windows, thresholds)
+    paid_rates.build(con)
     unjoined.build(con)

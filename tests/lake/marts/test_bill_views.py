@@ -105,3 +105,28 @@ def test_prices_are_of_whole_machines_and_bear_their_source(lake: Lake) -> None:
         "select count(*) > 100, count(*) filter (where source is null or as_of is null or low > high) from prices"
     ) == [(True, 0)]
     assert lake.rows("select count(*) from prices where machine_type like '%part)%'") == [(0,)]
+
+
+def test_paid_rates_are_of_whole_machines_and_keep_purchase_options_apart(lake: Lake) -> None:
+    machine = {
+        "provider": "azure",
+        "RegionId": "eastus",
+        "machine_type": "Standard_NC48ads_A100_v4",
+        "accelerator_model": "A100",
+        "accelerator_count": 2,
+        "usage_kind": "accelerator.hours",
+        "ConsumedQuantity": 1,
+        "ConsumedUnit": "Hours",
+        "hour": "2026-09-02 00:00:00",
+    }
+    table = "accelerator_charges"
+    lake.charge(table, **machine, ResourceId="vm-1", purchase_option="on_demand", EffectiveCost=5)
+    lake.charge(table, **machine, ResourceId="vm-2", purchase_option="committed", EffectiveCost=3, ListCost=5)
+    lake.charge(table, **machine, ResourceId="vm-3", purchase_option="reserved_capacity", EffectiveCost=50)
+    lake.build()
+    assert lake.rows(
+        "select machine_type, machine_family, purchase_option, machine_hours, hourly_rate, list_ratio from paid_rates order by purchase_option"
+    ) == [
+        ("standard_nc48ads_a100_v4", "standard_ncads_a100_v4", "committed", 1, 3, 0.6),
+        ("standard_nc48ads_a100_v4", "standard_ncads_a100_v4", "on_demand", 1, 5, None),
+    ]
