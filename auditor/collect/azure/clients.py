@@ -195,7 +195,15 @@ class Azure:
 
     def container(self, account: str, container: str, host: str | None = None) -> Any:
         """A client of one container; an emulator has the account in the path."""
-        from azure.storage.blob import BlobServiceClient
+        from azure.storage.blob import BlobServiceClient, ExponentialRetry
+
+        class StorePatience(ExponentialRetry):
+            """The store's own policy, which knows nothing of the header in which a busy store says how long."""
+
+            def get_backoff_time(self, settings: dict[str, Any]) -> float:
+                answer = settings["history"][-1].http_response if settings["history"] else None
+                wait = _seconds(str(answer.headers.get("Retry-After", ""))) if answer is not None else None
+                return min(wait, _LONGEST_WAIT) if wait is not None else float(super().get_backoff_time(settings))
 
         url = (
             f"{self.endpoint_url}/{account}" if self.endpoint_url else f"https://{host or f'{account}.{_BLOB_SUFFIX}'}"
@@ -205,7 +213,7 @@ class Azure:
             lambda: BlobServiceClient(
                 url,
                 credential=None if self._is_local else self.credential,
-                retry_policy=Patience(),
+                retry_policy=StorePatience(initial_backoff=1, retry_total=_RETRIES),
                 max_single_get_size=CHUNK,
                 max_chunk_get_size=CHUNK,
                 user_agent=_AGENT,
