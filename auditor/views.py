@@ -200,6 +200,17 @@ VIEWS: dict[str, dict[str, str]] = {
         "path": "VARCHAR",
         "bytes": "DECIMAL(38,0)",
     },
+    # accelerator x provider: how much work a device can do at most
+    "accelerator_peaks": {
+        "provider": "VARCHAR",
+        "accelerator_model": "VARCHAR",
+        "peak_tflops": "DOUBLE",  # dense, at the lowest precision it trains in
+        "precision": "VARCHAR",
+        "use": "VARCHAR",  # inference, training or both: what the device is sold for
+        "quality": "VARCHAR",  # ok, or unconfirmed where no source was read
+        "source": "VARCHAR",
+        "as_of": "VARCHAR",
+    },
     # budget x provider it covers
     "budgets": {
         "provider": "VARCHAR",

@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from auditor import peaks
 from auditor.detect.rule import Rule
 from auditor.detect.run import Window, run_query
 from auditor.errors import RuleError
@@ -89,6 +90,9 @@ def fill(con: duckdb.DuckDBPyConnection, rule: Rule, case: Case) -> None:
     if unknown:
         raise RuleError(f"{case.name} gives {', '.join(unknown)}, which the rule does not read")
     for view in views:
+        if view == "accelerator_peaks" and view not in case.given:  # facts that ship with the program
+            peaks.create_table(con)
+            continue
         columns = ", ".join(f'"{name}" {kind}' for name, kind in VIEWS[view].items())
         con.execute(f"create or replace table {view} ({columns})")
         rows = [row for given in case.given.get(view, ()) for row in _rows(view, given, rule, case.window)]

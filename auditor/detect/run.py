@@ -34,6 +34,7 @@ _SOURCE_OF_VIEW = {
     "metric_hours": "telemetry",
     "flows_daily": "flow logs",
     "paid_rates": "accelerator charges of known machine types",
+    "accelerator_peaks": "peak compute of accelerators",
     "prices": "prices",
     "budgets": "budgets in the configuration",
 }

@@ -9,7 +9,7 @@ why = """
 Accelerators made for inference are cheap an hour and short of what long training needs: memory, memory bandwidth and a
 fast link between devices. A run of a week or more often costs less on fewer devices of the training class, and ends sooner."""
 
-savings  = "an estimate: EffectiveCost of the training hours x (1 - price of a training-class device / own price / gain), gain being the part of the peak advantage that real work keeps; without prices a range from nothing to a share"
+savings  = "an estimate: EffectiveCost of the training hours x (1 - price of a training-class device / own price / gain), gain being the part of the peak advantage that real work keeps; without prices nothing, with a range up to a share"
 blind_to = "what the work gains in truth (a short benchmark tells); small models that fill neither device; hours without a training tag, name or service"
 
 references = [
@@ -25,6 +25,7 @@ accelerator_hours = [
     "accelerator_count", "accelerator_hours", "EffectiveCost", "purchase_option", "job", "workload_kind", "workload_signal", "class", "standby",
 ]
 charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "purchase_option", "day"]
+accelerator_peaks = ["provider", "accelerator_model", "peak_tflops", "use", "quality"]
 
 [needs.optional]
 prices = ["provider", "RegionId", "machine_type", "accelerator_model", "accelerator_count", "price_kind", "high", "unit", "currency", "source", "as_of"]
@@ -75,31 +76,7 @@ resource "azurerm_linux_virtual_machine" "{resource_label}" {
 risk     = "Capacity of training-class machines is scarcer; batch size and learning rate need another look."
 effort   = "days"
 */
-with inference_class as (
-    -- dense TFLOPS a device at the lowest training precision it has (FP32 up to the P4, else FP16 or BF16), from the makers' data sheets
-    select
-        sheet.accelerator_model,
-        sheet.peak_tflops
-    from (
-        values
-        ('M60', 4.8), ('P4', 5.5), ('T4', 65), ('T4G', 65), ('A10G', 70), ('A10', 125), ('L4', 121), ('Inferentia', 64), ('Inferentia2', 190),
-        ('Radeon Pro V520', 14.8), ('Radeon Pro V620', 40.6), ('Radeon Pro V710', 55.3), ('MI25', 24.6), ('Qualcomm AI 100', 200)
-    ) as sheet (accelerator_model, peak_tflops)
-),
-
-training_class as (
-    select
-        sheet.accelerator_model,
-        sheet.peak_tflops,
-        sheet.is_neuron
-    from (
-        values
-        ('A100 40GB', 312, false), ('A100 80GB', 312, false), ('H100', 989, false), ('H100 NVL', 835, false), ('H200', 989, false),
-        ('Trainium', 190, true), ('Trainium2', 667, true)
-    ) as sheet (accelerator_model, peak_tflops, is_neuron)
-),
-
-trained as (
+with trained as (
     select
         accelerator_hours.provider,
         accelerator_hours.ResourceId,
@@ -118,7 +95,11 @@ trained as (
         bool_and(coalesce(accelerator_hours.purchase_option = 'spot', false)) as is_spot,
         bool_or(coalesce(accelerator_hours.standby, false)) as standby
     from accelerator_hours
-    inner join inference_class on accelerator_hours.accelerator_model = inference_class.accelerator_model
+    inner join accelerator_peaks as inference_class
+        on
+            accelerator_hours.provider = inference_class.provider
+            and accelerator_hours.accelerator_model = inference_class.accelerator_model
+            and inference_class.use = 'inference'
     where
         accelerator_hours.workload_kind = 'training'
         and accelerator_hours.ResourceId is not null
@@ -201,15 +182,19 @@ device_prices as (
         prices.price_kind,
         prices.currency,
         training_class.peak_tflops,
-        training_class.is_neuron,
+        training_class.quality,
         max(prices.high::double / case when prices.unit = 'hour' then prices.accelerator_count::double else 1 end) as device_hour_price,
         max(prices.source || ' ' || prices.as_of) as price_source
     from prices
-    inner join training_class on prices.accelerator_model = training_class.accelerator_model
+    inner join accelerator_peaks as training_class
+        on
+            prices.provider = training_class.provider
+            and prices.accelerator_model = training_class.accelerator_model
+            and training_class.use = 'training'
     where prices.high > 0 and prices.accelerator_count > 0
     group by
         prices.provider, prices.RegionId, prices.machine_type, prices.accelerator_model, prices.price_kind, prices.currency, training_class.peak_tflops,
-        training_class.is_neuron
+        training_class.quality
 ),
 
 -- the own region's price before another's, then the best bargain
@@ -224,17 +209,21 @@ offers as (
         device_prices.device_hour_price,
         device_prices.price_source,
         device_prices.peak_tflops / inference_class.peak_tflops as peak_gain,
+        inference_class.quality = 'ok' and device_prices.quality = 'ok' as peaks_confirmed,
         1 - device_prices.device_hour_price / long_trained.device_hour_cost / (device_prices.peak_tflops / inference_class.peak_tflops) as share_at_peak,
         1 - device_prices.device_hour_price / long_trained.device_hour_cost
         / (1 + $realised_gain::double * (device_prices.peak_tflops / inference_class.peak_tflops - 1)) as share
     from long_trained
-    inner join inference_class on long_trained.accelerator_model = inference_class.accelerator_model
+    inner join accelerator_peaks as inference_class
+        on
+            long_trained.provider = inference_class.provider
+            and long_trained.accelerator_model = inference_class.accelerator_model
     inner join device_prices
         on
             long_trained.provider = device_prices.provider
             and long_trained.price_kind = device_prices.price_kind
             and long_trained.BillingCurrency = device_prices.currency
-            and starts_with(long_trained.accelerator_model, 'Inferentia') = device_prices.is_neuron
+            and starts_with(long_trained.accelerator_model, 'Inferentia') = starts_with(device_prices.accelerator_model, 'Trainium')
     qualify
         row_number() over (
             partition by long_trained.provider, long_trained.ResourceId, long_trained.BillingCurrency
@@ -272,7 +261,7 @@ estimated as (
         costs.effective_cost,
         costs.committed_cost,
         longest.longest_run_hours,
-        greatest(coalesce(offers.share, $share_without_price / 2), 0)::decimal(9, 8) as share,
+        greatest(coalesce(offers.share, 0), 0)::decimal(9, 8) as share,
         greatest(coalesce(offers.share_at_peak, $share_without_price), 0)::decimal(9, 8) as share_at_peak
     from long_trained
     inner join longest
@@ -334,6 +323,7 @@ select
     offers.price_region_id,
     offers.price_source,
     round(offers.peak_gain, 2) as peak_gain,
+    offers.peaks_confirmed,
     long_trained.training_hours,
     estimated.longest_run_hours,
     long_trained.job,

@@ -9,7 +9,7 @@ why = """
 A newer device costs more an hour and does so much more in it that the work itself becomes cheaper. Machines that work
 every day on an old generation are worth the port; the price of the successor decides, not its age."""
 
-savings  = "EffectiveCost of the accelerator hours x (1 - price of the successor / own price / gain), gain being the part of the peak advantage that real work keeps; without prices a share, for generations two or more behind only"
+savings  = "EffectiveCost of the accelerator hours x (1 - price of the successor / own price / gain), gain being the part of the peak advantage that real work keeps; without prices nothing, with a range up to a share, for generations two or more behind only"
 blind_to = "what the work gains in truth (a short benchmark tells), models that need the old device's drivers, and whether the successor can be had in the zone"
 
 references = [
@@ -26,6 +26,7 @@ accelerator_hours = [
     "accelerator_count", "accelerator_hours", "EffectiveCost", "purchase_option", "workload_kind", "coverage", "class", "standby",
 ]
 charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "purchase_option", "day"]
+accelerator_peaks = ["provider", "accelerator_model", "peak_tflops", "quality"]
 
 [needs.optional]
 prices = ["provider", "RegionId", "machine_type", "accelerator_model", "accelerator_count", "price_kind", "high", "unit", "currency", "source", "as_of"]
@@ -36,7 +37,7 @@ min_coverage        = { default = 0.8, unit = "samples seen / samples expected",
 min_busy_share      = { default = 0.5, unit = "ratio of device-hours with samples", about = "a machine that mostly idles is no work to move" }
 realised_gain       = { default = 0.5, unit = "ratio", about = "the part of the successor's peak advantage that real work keeps" }
 min_saving          = { default = 0.10, unit = "ratio of EffectiveCost", about = "less does not pay for the port" }
-share_without_price = { default = 0.2, unit = "ratio of EffectiveCost", about = "taken where no price of a successor is known" }
+share_without_price = { default = 0.2, unit = "ratio of EffectiveCost", about = "upper end of the range where no price of a successor is known" }
 
 [remedy.aws]
 summary  = "Run the workload's benchmark on the successor, compare the cost of the same work, then move"
@@ -78,21 +79,7 @@ resource "azurerm_linux_virtual_machine" "{resource_label}" {
 risk     = "Newer devices need newer drivers and frameworks; numbers may differ in the last digits."
 effort   = "days"
 */
-with peaks as (
-    -- dense TFLOPS a device at the lowest training precision it has (FP32 up to the P40, else FP16 or BF16), from the makers' data sheets
-    select
-        sheet.accelerator_model,
-        sheet.peak_tflops
-    from (
-        values
-        ('K80', 4.1), ('M60', 4.8), ('P4', 5.5), ('P40', 11.8), ('P100', 18.7), ('V100', 125), ('T4', 65), ('T4G', 65), ('A10G', 70), ('A10', 125),
-        ('L4', 121), ('L40S', 362), ('A100 40GB', 312), ('A100 80GB', 312), ('H100', 989), ('H100 NVL', 835), ('H200', 989),
-        ('Inferentia', 64), ('Inferentia2', 190), ('Trainium', 190), ('Trainium2', 667),
-        ('TPU v2', 45), ('TPU v3', 123), ('TPU v4', 275), ('TPU v5e', 197), ('TPU v5p', 459), ('TPU v6e', 918)
-    ) as sheet (accelerator_model, peak_tflops)
-),
-
-successors as (
+with successors as (
     select
         line.accelerator_model,
         line.successor,
@@ -164,9 +151,10 @@ steady as (
         worked.accelerator_cost,
         worked.standby,
         peaks.peak_tflops,
+        peaks.quality as peak_quality,
         worked.accelerator_cost::double / worked.device_hours::double as device_hour_cost
     from worked
-    inner join peaks on worked.accelerator_model = peaks.accelerator_model
+    inner join accelerator_peaks as peaks on worked.provider = peaks.provider and worked.accelerator_model = peaks.accelerator_model
     where
         worked.run_hours >= $min_run_hours
         and worked.last_hour >= $window_end - interval 24 hour
@@ -207,12 +195,13 @@ offers as (
         device_prices.RegionId = steady.RegionId as is_same_region,
         device_prices.accelerator_count = steady.accelerator_count as is_same_size,
         newer.peak_tflops / steady.peak_tflops as peak_gain,
+        steady.peak_quality = 'ok' and newer.quality = 'ok' as peaks_confirmed,
         1 - device_prices.device_hour_price / steady.device_hour_cost / (newer.peak_tflops / steady.peak_tflops) as share_at_peak,
         1 - device_prices.device_hour_price / steady.device_hour_cost
         / (1 + $realised_gain::double * (newer.peak_tflops / steady.peak_tflops - 1)) as share
     from steady
     inner join successors on steady.accelerator_model = successors.accelerator_model
-    inner join peaks as newer on successors.successor = newer.accelerator_model
+    inner join accelerator_peaks as newer on steady.provider = newer.provider and successors.successor = newer.accelerator_model
     left join device_prices
         on
             steady.provider = device_prices.provider
@@ -235,6 +224,7 @@ best as (
         price_source,
         is_same_region,
         peak_gain,
+        peaks_confirmed,
         share,
         share_at_peak
     from offers
@@ -293,7 +283,8 @@ judged as (
         best.price_source,
         best.is_same_region,
         best.peak_gain,
-        greatest(coalesce(best.share, $share_without_price), 0)::decimal(9, 8) as share,
+        best.peaks_confirmed,
+        greatest(coalesce(best.share, 0), 0)::decimal(9, 8) as share,
         greatest(coalesce(best.share_at_peak, $share_without_price), 0)::decimal(9, 8) as share_at_peak
     from steady
     inner join best
@@ -335,6 +326,7 @@ select
     judged.price_region_id,
     judged.price_source,
     round(judged.peak_gain, 2) as peak_gain,
+    judged.peaks_confirmed,
     judged.run_hours,
     judged.sampled_hours,
     judged.busy_hours,

@@ -43,6 +43,7 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
     `ambiguous_aliases` (aliases that would have meant two resources and therefore mean none) and `unjoined` (what bill,
     telemetry and inventory say of resources that the others do not know).
     """
+    from auditor import peaks
     from auditor.lake.marts import (
         accelerator_hours,
         commitment_hours,
@@ -65,6 +66,7 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
     transfers.build(con)
     commitment_hours.build(con)
     prices.build(con)
+    peaks.create_table(con)
     accelerator_hours.build(con, windows, thresholds)
     paid_rates.build(con)
     unjoined.build(con)
