@@ -63,7 +63,8 @@ def _format_in_envelope(document: Mapping[str, Any]) -> tuple[str, str | None] |
     # A query that found nothing is still an answer.
     return (
         ("az-graph-query", "azure")
-        if isinstance(document.get("data"), list) and {"count", "total_records"} <= set(document)
+        if isinstance(document.get("data"), list)
+        and ({"count", "total_records"} <= set(document) or {"count", "totalRecords"} <= set(document))
         else None
     )
 

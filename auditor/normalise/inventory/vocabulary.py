@@ -68,7 +68,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"workspacescomputes|amlcompute|computecluster|mlcompute", "ml_compute"),
     (r"placementgroup|placementpolic|proximityplacement|resourcepolic", "placement_group"),
     (
-        r"filesystem|filestore|fsx|awsefs|^efs|elasticfile|lustre|netapp|capacitypool|fileshare|^filegoogleapis|parallelstore|nfs",
+        r"filesystem|filestore|fsx|awsefs|^efs|elasticfile|lustre|netapp|capacitypool|fileshare|fileservices(shares)?$|^filegoogleapis|parallelstore|nfs",
         "file_system",
     ),
     (r"storageaccount|bucket|blobcontainer|objectstore|^s3$|^gcs$", "bucket"),

@@ -136,7 +136,9 @@ class Cloud:
         return answer
 
     def _metrics(self, seen: Seen) -> Json:
-        first, last = (datetime.fromisoformat(seen.query[name].replace("Z", "+00:00")) for name in ("starttime", "endtime"))
+        first, last = (
+            datetime.fromisoformat(seen.query[name].replace("Z", "+00:00")) for name in ("starttime", "endtime")
+        )
         split = bool(seen.query.get("filter"))
         asked = [name.lower() for name in seen.query["aggregation"].split(",")]
         namespace = seen.query["metricnamespace"]
@@ -315,7 +317,9 @@ def machine(subscription: str, name: str, *, size: str = "Standard_D8s_v5", powe
         "properties": {
             "hardwareProfile": {"vmSize": size},
             "provisioningState": "Succeeded",
-            "extended": {"instanceView": {"powerState": {"code": f"PowerState/{power}", "displayStatus": f"VM {power}"}}},
+            "extended": {
+                "instanceView": {"powerState": {"code": f"PowerState/{power}", "displayStatus": f"VM {power}"}}
+            },
         },
     }
 

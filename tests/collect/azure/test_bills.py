@@ -87,7 +87,9 @@ def test_a_second_pull_of_the_same_runs_downloads_nothing(container: Any, stored
     assert [seen.query.get("comp") for seen in stored.seen] == ["list"]
 
 
-def test_a_newer_run_replaces_the_older_one_and_its_files(container: Any, stored: Cloud, pull: Pull, tmp_path: Path) -> None:
+def test_a_newer_run_replaces_the_older_one_and_its_files(
+    container: Any, stored: Cloud, pull: Pull, tmp_path: Path
+) -> None:
     export(container, RUNS[0], "2026-10-01T06:00:00Z")
     pull(exports=[place(container)], **NOTHING_ELSE)
     newer = export(container, RUNS[1], "2026-10-02T06:00:00Z")
@@ -223,7 +225,9 @@ def scope_export(container: Any, name: str, kind: str, status: str = "Completed"
     }
 
 
-def test_a_scopes_exports_are_found_and_fetched_and_nothing_is_queried(container: Any, stored: Cloud, pull: Pull) -> None:
+def test_a_scopes_exports_are_found_and_fetched_and_nothing_is_queried(
+    container: Any, stored: Cloud, pull: Pull
+) -> None:
     names = export(container, RUNS[0], "2026-10-01T06:00:00Z")
     export(container, RUNS[1], "2026-10-01T06:00:00Z", name="sheet", kind="PriceSheet")
     scope = f"/subscriptions/{SUBSCRIPTION}"
@@ -237,7 +241,13 @@ def test_a_scopes_exports_are_found_and_fetched_and_nothing_is_queried(container
 
 
 def cost_rows(day: int, amount: float) -> list[Any]:
-    return [amount, day, f"/subscriptions/{SUBSCRIPTION}/resourcegroups/g/providers/microsoft.compute/disks/d", "P30", "USD"]
+    return [
+        amount,
+        day,
+        f"/subscriptions/{SUBSCRIPTION}/resourcegroups/g/providers/microsoft.compute/disks/d",
+        "P30",
+        "USD",
+    ]
 
 
 @pytest.fixture
@@ -276,7 +286,9 @@ def test_a_page_that_is_never_given_leaves_the_older_answer_whole(
     queried.costs[scope][0][0] = 99.0
     queried.always(lambda seen: "$skiptoken" in seen.query, denied())
     journal = pull(scopes=[scope], limits=Limits(months=2), **NOTHING_ELSE)
-    assert (tmp_path / f"azure/billing/query/subscriptions_{SUBSCRIPTION}/2026-09/page-0001.json").read_bytes() == before
+    assert (
+        tmp_path / f"azure/billing/query/subscriptions_{SUBSCRIPTION}/2026-09/page-0001.json"
+    ).read_bytes() == before
     assert [problem.what for problem in journal.problems] == ["costmanagement:query.usage"]
 
 

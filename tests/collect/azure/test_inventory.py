@@ -42,7 +42,9 @@ def graph(cloud: Cloud) -> list[Seen]:
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(row["name"] for path in folder.rglob("resources-*.json") for row in json.loads(path.read_text())["data"])
+    return sorted(
+        row["name"] for path in folder.rglob("resources-*.json") for row in json.loads(path.read_text())["data"]
+    )
 
 
 def test_every_page_of_the_graph_is_put_down_as_it_came(estate: Cloud, pull: Pull, tmp_path: Path) -> None:
@@ -94,7 +96,9 @@ def test_an_answer_that_is_cut_without_a_token_is_a_problem(estate: Cloud, pull:
 
 
 def test_an_expired_token_is_told_with_what_to_run(estate: Cloud, pull: Pull) -> None:
-    body = json.dumps({"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expired."}}).encode()
+    body = json.dumps(
+        {"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expired."}}
+    ).encode()
     estate.always(lambda seen: True, (401, {}, body))
     (problem,) = pull(**ONLY).problems
     assert "(ExpiredAuthenticationToken)" in problem.reason

@@ -55,7 +55,8 @@ def test_fifty_resources_of_one_subscription_and_type_share_a_call(estate: Cloud
     journal = pull(days=1, **ONLY)
     assert journal.problems == []
     counts = sorted(
-        (seen.path.split("/")[2], seen.query.get("filter", ""), len(seen.body["resourceids"])) for seen in batches(estate)
+        (seen.path.split("/")[2], seen.query.get("filter", ""), len(seen.body["resourceids"]))
+        for seen in batches(estate)
     )
     split = "LUN eq '*'"
     machines = [(ML, "", 1), (ML, "", 10), (ML, "", 50), (ML, split, 10), (ML, split, 50)]
@@ -85,9 +86,7 @@ def test_a_later_pull_asks_for_the_hours_since_and_all_of_what_is_new(estate: Cl
     estate.seen.clear()
     estate.resources.append(machine(ML, "vm-new"))
     pull(now=NOW + timedelta(hours=5), days=1, **ONLY)
-    asked = {
-        (seen.body["resourceids"][0].rpartition("/")[2], seen.query["starttime"][:13]) for seen in batches(estate)
-    }
+    asked = {(seen.body["resourceids"][0].rpartition("/")[2], seen.query["starttime"][:13]) for seen in batches(estate)}
     assert asked == {("vm-old", "2026-10-03T05"), ("vm-new", "2026-10-02T00")}
 
 
@@ -190,9 +189,7 @@ def test_after_a_kill_only_what_is_missing_is_asked_for(
     assert journal.problems == []
 
 
-def test_more_series_than_were_asked_for_are_told(
-    estate: Cloud, pull: Pull, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_series_than_were_asked_for_are_told(estate: Cloud, pull: Pull, monkeypatch: pytest.MonkeyPatch) -> None:
     from auditor.collect.azure import metrics
 
     monkeypatch.setattr(metrics, "_TOP", 12)

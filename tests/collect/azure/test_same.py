@@ -1,0 +1,116 @@
+"""The Azure part of the bundled example, served by an Azure of this machine: a live audit finds what the offline one does."""
+
+import csv
+import gzip
+import io
+import json
+import shutil
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from auditor.cli.request import make_request
+from auditor.journal import Journal
+from auditor.progress import Silent
+from auditor.scan import scan
+from auditor.settings import Limits
+from tests.collect.azure.conftest import ACCOUNT
+from tests.collect.azure.fake import NOW, Cloud
+
+ESTATE = Path(__file__).resolve().parents[3] / "examples" / "estate"
+OWN = ("id", "name", "type", "location", "tags", "zones", "sku", "resourceGroup")
+Hours = dict[tuple[str, datetime], float]
+
+
+def printed() -> list[dict[str, Any]]:
+    return [one for path in sorted((ESTATE / "inventory/azure").glob("*.json")) for one in json.loads(path.read_text())]
+
+
+def graph_row(printed: dict[str, Any]) -> dict[str, Any]:
+    """A resource as Resource Graph shows it: small letters in its type, all else below its properties."""
+    row = {key: value for key, value in printed.items() if key in OWN}
+    inner = {key: value for key, value in printed.items() if key not in OWN}
+    if power := inner.pop("powerState", None):
+        code = power.replace("VM ", "PowerState/")
+        inner["extended"] = {"instanceView": {"powerState": {"code": code, "displayStatus": power}}}
+    row |= {"type": row["type"].lower(), "subscriptionId": row["id"].split("/")[2], "properties": inner}
+    return row
+
+
+def network() -> tuple[str, Hours]:
+    """The Azure rows of the network metrics as a file, and the bytes by resource and hour."""
+    content = gzip.decompress((ESTATE / "monitoring/metrics-network.csv.gz").read_bytes()).decode()
+    rows = [row for row in csv.DictReader(io.StringIO(content)) if row["provider"] == "azure"]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    hours = {
+        (row["resource_id"], datetime.fromisoformat(row["time"].replace("Z", "+00:00"))): float(row["value"])
+        for row in rows
+    }
+    return out.getvalue(), hours
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> Path:
+    """What runs in the machines and tells of their GPUs: neither side has it from Azure."""
+    path = tmp_path / "gpus"
+    path.mkdir()
+    with duckdb.connect() as con:
+        source = str(ESTATE / "monitoring/metrics-gpu.parquet")
+        con.execute(
+            f"copy (select * from read_parquet('{source}') where provider = 'azure') to '{path / 'gpu.parquet'}'"
+        )
+    return path
+
+
+def told(paths: list[Path]) -> dict[str, Any]:
+    request = make_request(paths=tuple(str(path) for path in paths), as_of=date(2026, 10, 1))
+    return scan(request, Silent(), NOW).document
+
+
+def money(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    names = ("id", "rule_id", "resource_id", "monthly_savings", "effective_cost", "confidence", "reason")
+    return sorted(tuple(str(finding.get(name)) for name in names) for finding in document["findings"])
+
+
+@pytest.mark.slow
+def test_a_live_audit_finds_what_the_offline_audit_of_the_same_data_finds(
+    stored: Cloud, container: Any, pull: Callable[..., Journal], gpus: Path, tmp_path: Path
+) -> None:
+    offline = tmp_path / "offline"
+    table, hours = network()
+    offline.mkdir()
+    shutil.copytree(ESTATE / "azure", offline / "exports")
+    (offline / "network.csv").write_text(table)
+    for one in (ESTATE / "inventory/azure").glob("*.json"):
+        (offline / one.name).write_bytes(one.read_bytes())
+    for path in sorted((ESTATE / "azure").rglob("*")):
+        if path.is_file():
+            container.upload_blob(path.relative_to(ESTATE).as_posix(), path.read_bytes())
+    stored.resources = [graph_row(one) for one in printed()]
+    stored.subscriptions = sorted({row["subscriptionId"] for row in stored.resources})
+    for path_ in ("Microsoft.Capacity/reservations", "Microsoft.BillingBenefits/savingsPlans"):
+        stored.documents[f"/providers/{path_}"] = {"value": []}
+    stored.series = lambda resource, metric, when: (
+        [({}, {"total": hours[(resource, when)]})] if metric == "ByteCount" and (resource, when) in hours else []
+    )
+    url = f"https://{ACCOUNT}.blob.core.windows.net/{container.container_name}/azure/exports"
+    journal = pull(exports=[url], limits=Limits(months=3, parallel=4))
+    assert journal.problems == []
+    kinds = {entry.kind for entry in journal.entries.values()}
+    assert kinds == {"billing", "inventory", "telemetry"}
+
+    live, files = told([tmp_path / "azure", gpus]), told([tmp_path / "offline", gpus])
+    assert len(files["findings"]) >= 5
+    assert money(live) == money(files)
+    assert live["totals"] == files["totals"]
+    for one, other in zip(live["reconciliation"], files["reconciliation"], strict=True):
+        assert {k: v for k, v in one.items() if k != "sources"} == {k: v for k, v in other.items() if k != "sources"}
+    rules = [[(rule["rule_id"], rule["status"]) for rule in one["coverage"]["rules"]] for one in (live, files)]
+    assert rules[0] == rules[1]
