@@ -128,3 +128,13 @@ DERIVED_COLUMNS: dict[str, str] = {
 }
 
 LAKE_CHARGE_COLUMNS: dict[str, str] = {**CHARGE_COLUMNS, **DERIVED_COLUMNS}
+
+# What differs between the charges of one key: the rest of a charge is the same from day to day.
+CHARGE_FACTS: dict[str, str] = {
+    name: LAKE_CHARGE_COLUMNS[name] for name in ("day", "bill_day", *MEASURES, "source_rows")
+}
+CHARGE_KEY_COLUMNS: dict[str, str] = {
+    name: kind
+    for name, kind in LAKE_CHARGE_COLUMNS.items()
+    if name not in CHARGE_FACTS and name not in ("ChargePeriodStart", "ChargePeriodEnd")
+}

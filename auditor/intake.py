@@ -36,6 +36,14 @@ class _Place:
     tags: TagSettings
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What was taken in: one report for each delivery, and which bills each of those became that could be read."""
+
+    reports: list[SourceReport]
+    deliveries: list[tuple[Delivery, list[Bill]]]
+
+
 def take_bills(
     found: Sorted,
     con: duckdb.DuckDBPyConnection,
@@ -47,6 +55,20 @@ def take_bills(
     progress: Progress,
 ) -> list[SourceReport]:
     """Takes in every delivery that is new; each stands or falls on its own. One report for each delivery."""
+    return take_deliveries(found, con, state, run_id, data_dir, spool, tags, progress).reports
+
+
+def take_deliveries(
+    found: Sorted,
+    con: duckdb.DuckDBPyConnection,
+    state: State,
+    run_id: str,
+    data_dir: Path,
+    spool: Path,
+    tags: TagSettings,
+    progress: Progress,
+) -> Taken:
+    """Likewise, with the deliveries themselves."""
     place = _Place(con, state, run_id, data_dir, spool, tags)
     parsed = [manifests.parse(file) for file in found.recognised if file.kind == "manifest"]
     billing = [file for file in found.recognised if file.kind == "billing"]
@@ -72,7 +94,7 @@ def take_bills(
                     )
             progress.advance(sum(file.file.size for file in together.files))
     records = {record.id: record for record in state.deliveries(status=None)}
-    return reports + [_report(delivery, made, records) for delivery, made in taken]
+    return Taken(reports + [_report(delivery, made, records) for delivery, made in taken], taken)
 
 
 def _apart(place: _Place, delivery: Delivery, reports: list[SourceReport]) -> Iterable[Delivery]:
@@ -102,8 +124,8 @@ def _take_delivery(place: _Place, delivery: Delivery, id_: str) -> list[Bill]:
     # The periods of one delivery become live together: a run that dies in between leaves none of them.
     place.state.commit_deliveries(place.run_id, [each.commit for each in prepared if each.commit is not None])
     taken = [each.bill for each in prepared]
-    place.con.execute(f"drop table {ingested.charges}")
-    place.con.execute(f"drop table {ingested.hourly}")
+    for table in (ingested.keys, ingested.charges, ingested.hourly):
+        place.con.execute(f"drop table {table}")
     return taken
 
 
@@ -168,6 +190,7 @@ def _prepare(place: _Place, ingested: Ingested, bill: Bill, digest: str) -> _Pre
     files = store.write_delivery(
         place.con,
         place.data_dir,
+        keys=ingested.keys,
         charges=ingested.charges,
         hourly=ingested.hourly,
         provider=bill.provider,

@@ -11,13 +11,20 @@ from pathlib import Path
 import duckdb
 
 from auditor.errors import LakeError
-from auditor.focus import LAKE_CHARGE_COLUMNS
+from auditor.focus import CHARGE_FACTS, CHARGE_KEY_COLUMNS, LAKE_CHARGE_COLUMNS, MEASURES
 from auditor.records import LakeFileRecord
 from auditor.views import FLOWS, METRICS, PRICES, RESOURCES
 
 HOURLY_COLUMNS: dict[str, str] = {**LAKE_CHARGE_COLUMNS, "hour": "TIMESTAMP", "grain": "VARCHAR"}
 
-# Each table of facts: its columns.
+# What is written: what charges are, one row a key, and their days and hours, which name the key by its number.
+FILES: dict[str, dict[str, str]] = {
+    "charge_keys": {"charge_key": "INTEGER", **CHARGE_KEY_COLUMNS},
+    "charge_days": {"charge_key": "INTEGER", **CHARGE_FACTS},
+    "charge_hours": {"charge_key": "INTEGER", **CHARGE_FACTS, "hour": "TIMESTAMP", "grain": "VARCHAR"},
+}
+_FACTS = ("charge_days", "charge_hours")
+# What rules and marts read: each is a view that joins the keys to their days or hours.
 TABLES: dict[str, dict[str, str]] = {
     "charges": LAKE_CHARGE_COLUMNS,
     "accelerator_charges": HOURLY_COLUMNS,
@@ -57,6 +64,7 @@ def write_delivery(
     con: duckdb.DuckDBPyConnection,
     data_dir: Path,
     *,
+    keys: str,
     charges: str,
     hourly: str,
     provider: str,
@@ -68,22 +76,26 @@ def write_delivery(
 
     Raises LakeError where the disk is full or the directory cannot be written; no partial file stays.
     """
+    belongs = f"charge_key in (select charge_key from {keys} where delivery_id = ?)"
     selections = {
-        "charges": f"select * from {charges}",
-        "accelerator_charges": f"select * from {hourly} where usage_kind like 'accelerator.%'",
-        "commitment_charges": f"select * from {hourly} where CommitmentDiscountId is not null",
+        "charge_keys": (keys, "delivery_id = ?", "charge_key"),
+        "charge_days": (charges, belongs, "charge_key, day"),
+        "charge_hours": (hourly, belongs, "charge_key, hour"),
     }
     files = []
-    for table, query in selections.items():
+    for table, (relation, where, order) in selections.items():
         folder = f"lake/{table}/provider={_safe(provider)}/billing_period={billing_period}"
         path = data_dir / folder / f"{delivery_id}.parquet"
-        where = f"{'and' if ' where ' in query else 'where'} delivery_id = ?"
-        ordered = ", ".join(f'"{name}"' for name in TABLES[table])
-        rows = _write(con, f"select {ordered} from ({query} {where}) order by ResourceId, day", path, [delivery_id])
+        columns = _listed(FILES[table])
+        rows = _write(con, f"select {columns} from {relation} where {where} order by {order}", path, [delivery_id])
         files.append(
             LakeFileRecord(table, f"{folder}/{path.name}", provider, source, billing_period, rows, delivery_id)
         )
     return files
+
+
+def _listed(columns: Iterable[str], of: str = "") -> str:
+    return ", ".join(f'{of}"{name}"' for name in columns)
 
 
 def _safe(name: str) -> str:
@@ -111,26 +123,72 @@ def _write(con: duckdb.DuckDBPyConnection, query: str, path: Path, parameters: l
 
 
 def load(con: duckdb.DuckDBPyConnection, data_dir: Path, files: Sequence[LakeFileRecord]) -> None:
-    """Tables of facts from the live files; a table without files is empty.
+    """The relations of TABLES over the live files; empty without files.
 
-    Raises LakeError where a file that the state calls live is gone or damaged.
+    Raises LakeError where a file that the state calls live is gone, damaged, or of an earlier version's making.
     """
-    for table, columns in TABLES.items():
-        paths = [str(data_dir / file.path) for file in files if file.table == table]
-        missing = [path for path in paths if not Path(path).is_file()]
-        if missing:
+    for file in files:
+        if file.table not in FILES:
             raise LakeError(
-                f"{missing[0]} is missing from the lake; scan the bills again with another --data-dir, or restore the file"
+                f"{data_dir / file.path} was written by an earlier version; scan the bills again with another --data-dir"
             )
-        selected = ", ".join(f'"{name}"' for name in columns)
-        create_empty(con, table, columns)
-        if paths:
-            con.execute(
-                f"insert into {table} by name select {selected} from read_parquet(?, union_by_name=true, hive_partitioning=false)",
-                [paths],
+        if not (data_dir / file.path).is_file():
+            raise LakeError(
+                f"{data_dir / file.path} is missing from the lake; scan the bills again with another --data-dir, or restore the file"
             )
+    for name in TABLES:
+        con.execute(f"drop view if exists {name}")
+    _load_files(con, data_dir, files)
+    _join_keys(con)
     for table, columns in OBSERVED.items():
         create_empty(con, table, columns, replace=False)
+
+
+def _load_files(con: duckdb.DuckDBPyConnection, data_dir: Path, files: Sequence[LakeFileRecord]) -> None:
+    """Tables of FILES; each delivery's key numbers are moved behind those of the deliveries before it."""
+    import json
+
+    for table, columns in FILES.items():
+        create_empty(con, table, columns)
+    paths = {table: [str(data_dir / file.path) for file in files if file.table == table] for table in FILES}
+    if not paths["charge_keys"]:
+        return
+    read = "read_parquet(?, union_by_name=true, hive_partitioning=false, filename=true)"
+    largest = con.execute(
+        f"select parse_filename(filename), max(charge_key) from {read} group by all order by all",
+        [paths["charge_keys"]],
+    ).fetchall()
+    before, moved = 0, []
+    for name, last in largest:
+        moved.append({"name": name, "before": before})
+        before += last
+    for table, columns in FILES.items():
+        con.execute(
+            f"""
+            insert into {table} by name
+            select t.charge_key + before as charge_key, {_listed((name for name in columns if name != "charge_key"), "t.")}
+            from {read} as t
+            join (select unnest(from_json(?, '[{{"name":"VARCHAR","before":"INTEGER"}}]'), recursive := true)) as m on m.name = parse_filename(t.filename)
+            """,
+            [paths[table], json.dumps(moved)],
+        )
+
+
+def _join_keys(con: duckdb.DuckDBPyConnection) -> None:
+    kept = {
+        "charges": ("charge_days", LAKE_CHARGE_COLUMNS, "true"),
+        "accelerator_charges": ("charge_hours", HOURLY_COLUMNS, "k.usage_kind like 'accelerator.%'"),
+        "commitment_charges": ("charge_hours", HOURLY_COLUMNS, "k.CommitmentDiscountId is not null"),
+    }
+    dates = {"ChargePeriodStart": "f.day::timestamp", "ChargePeriodEnd": "f.day + interval 1 day"}
+    for view, (facts, columns, where) in kept.items():
+        listed = ", ".join(
+            f'{dates.get(name) or ("k" if name in CHARGE_KEY_COLUMNS else "f") + "." + name} as "{name}"'
+            for name in columns
+        )
+        con.execute(
+            f"create view {view} as select {listed} from {facts} as f join charge_keys as k using (charge_key) where {where}"
+        )
 
 
 def create_empty(con: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str], *, replace: bool = True) -> None:
@@ -161,13 +219,18 @@ def keep_counted(
         select unnest(from_json(?, '[{"delivery":"VARCHAR","account":"VARCHAR","day":"DATE"}]'), recursive := true)""",
         [days],
     )
-    for table in TABLES:
+    con.execute("""
+        create or replace temp table doubtful as
+        select charge_key, delivery_id, SubAccountId from charge_keys as k
+        where not exists (
+            select 1 from counted where counted.delivery = k.delivery_id and counted.account is not distinct from k.SubAccountId
+        )
+    """)
+    for table in _FACTS:
         con.execute(
-            f"""delete from {table} as t where not exists (
-                select 1 from counted where counted.delivery = t.delivery_id and counted.account is not distinct from t.SubAccountId
-            ) and not exists (
+            f"""delete from {table} as t using doubtful as k where k.charge_key = t.charge_key and not exists (
                 select 1 from counted_days as d
-                where d.delivery = t.delivery_id and d.account is not distinct from t.SubAccountId and d.day is not distinct from t.bill_day
+                where d.delivery = k.delivery_id and d.account is not distinct from k.SubAccountId and d.day is not distinct from t.bill_day
             )"""
         )
 
@@ -180,15 +243,20 @@ def pair_azure_costs(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("""
         create or replace temp table paired as
         select
-            SubAccountId,
-            BillingPeriodStart,
-            min(bill_day) as first_day,
-            max(bill_day) as last_day
-        from charges
-        where x_CostBasis in ('actual', 'amortized')
-        group by SubAccountId, BillingPeriodStart having count(distinct x_CostBasis) = 2
+            k.SubAccountId,
+            k.BillingPeriodStart,
+            min(f.bill_day) as first_day,
+            max(f.bill_day) as last_day
+        from charge_days as f
+        join charge_keys as k using (charge_key)
+        where k.x_CostBasis in ('actual', 'amortized')
+        group by all having count(distinct k.x_CostBasis) = 2
     """)
-    for table in TABLES:
+    found = con.execute("select count(*) from paired").fetchone()
+    if found is None or not found[0]:
+        return
+    _pair_keys(con)
+    for table in _FACTS:
         con.execute(f"""
             update {table} as t
             set EffectiveCost = case when x_CostBasis = 'actual' then 0 else EffectiveCost end,
@@ -196,56 +264,60 @@ def pair_azure_costs(con: duckdb.DuckDBPyConnection) -> None:
                 ListCost = case when x_CostBasis = 'actual' and ChargeCategory <> 'Purchase' then 0 else ListCost end,
                 ContractedCost = case when x_CostBasis = 'actual' and ChargeCategory <> 'Purchase' then 0 else ContractedCost end,
                 ConsumedQuantity = case when x_CostBasis = 'actual' then null else ConsumedQuantity end,
-                PricingQuantity = case when x_CostBasis = 'actual' and ChargeCategory <> 'Purchase' then null else PricingQuantity end
-            from paired
-            where paired.SubAccountId is not distinct from t.SubAccountId and paired.BillingPeriodStart = t.BillingPeriodStart
-                and t.x_CostBasis is not null and t.bill_day between first_day and last_day
+                PricingQuantity = case when x_CostBasis = 'actual' and ChargeCategory <> 'Purchase' then null else PricingQuantity end,
+                charge_key = paired_key
+            from paired_keys as p
+            where p.charge_key = t.charge_key and t.bill_day between first_day and last_day
         """)
         _merge(con, table)
 
 
-def _merge(con: duckdb.DuckDBPyConnection, table: str) -> None:
-    """One row for what the two exports say of the same charge."""
-    measures = {
-        "BilledCost",
-        "EffectiveCost",
-        "ListCost",
-        "ContractedCost",
-        "ConsumedQuantity",
-        "PricingQuantity",
-        "CommitmentDiscountQuantity",
-        "source_rows",
-    }
-    columns = TABLES[table]
-    # What each export writes in its own way must not keep the two halves of one charge apart.
+def _pair_keys(con: duckdb.DuckDBPyConnection) -> None:
+    """Table `paired_keys`, and a new key for what the two exports say of the same charge.
+
+    What each export writes in its own way must not keep the two halves of one charge apart.
+    """
     loose = {
         "delivery_id",
-        "bill_day",
         "x_CostBasis",
         "ChargeDescription",
         "InvoiceId",
         "ListUnitPrice",
         "ContractedUnitPrice",
     }
+    same = _listed((name for name in CHARGE_KEY_COLUMNS if name not in loose), "k.")
+    either = ", ".join(f'max(k."{name}") as "{name}"' for name in CHARGE_KEY_COLUMNS if name in loose)
+    con.execute(f"""
+        create or replace temp table new_keys as
+        select (select max(charge_key) from charge_keys) + row_number() over (order by min(k.charge_key)) as charge_key,
+            list(k.charge_key) as members, any_value(first_day) as first_day, any_value(last_day) as last_day, {same}, {either}
+        from charge_keys as k
+        join paired as p on p.SubAccountId is not distinct from k.SubAccountId and p.BillingPeriodStart = k.BillingPeriodStart
+        where k.x_CostBasis is not null
+        group by {same}
+    """)
+    con.execute("""
+        create or replace temp table paired_keys as
+        select m.charge_key, m.paired_key, m.first_day, m.last_day, k.x_CostBasis, k.ChargeCategory
+        from (select unnest(members) as charge_key, charge_key as paired_key, first_day, last_day from new_keys) as m
+        join charge_keys as k on k.charge_key = m.charge_key
+    """)
+    con.execute("insert into charge_keys by name select * exclude (members, first_day, last_day) from new_keys")
+
+
+def _merge(con: duckdb.DuckDBPyConnection, table: str) -> None:
+    """One row for what the two exports say of the same charge."""
+    summed = (*MEASURES, "source_rows")
     select = ", ".join(
         f'sum("{name}")::{kind} as "{name}"'
-        if name in measures
+        if name in summed
         else f'max("{name}") as "{name}"'
-        if name in loose
+        if name == "bill_day"
         else f'"{name}"'
-        for name, kind in columns.items()
+        for name, kind in FILES[table].items()
     )
-    keys = ", ".join(f'"{name}"' for name in columns if name not in measures and name not in loose)
-    both = f"""x_CostBasis is not null and exists (
-        select 1 from paired
-        where paired.SubAccountId is not distinct from {table}.SubAccountId and paired.BillingPeriodStart = {table}.BillingPeriodStart
-            and {table}.bill_day between first_day and last_day
-    )"""
-    con.execute(f"""
-        create or replace temp table merged as
-        select {select} from {table}
-        where {both}
-        group by {keys}
-    """)
+    keys = _listed(name for name in FILES[table] if name not in summed and name != "bill_day")
+    both = "charge_key in (select charge_key from new_keys)"
+    con.execute(f"create or replace temp table merged as select {select} from {table} where {both} group by {keys}")
     con.execute(f"delete from {table} where {both}")
     con.execute(f"insert into {table} by name select * from merged")

@@ -87,7 +87,13 @@ def ingest(folder: Path) -> None:
         for number, delivery in enumerate(found):
             taken = billing.ingest(con, delivery, f"d{number}", spool, TagSettings(), lambda _: None)
             for bill_id, provider, period in sorted({(t.bill_id, t.provider, t.billing_period) for t in taken.totals}):
-                names = {"charges": taken.charges, "hourly": taken.hourly, "provider": provider, "source": "bench"}
+                names = {
+                    "keys": taken.keys,
+                    "charges": taken.charges,
+                    "hourly": taken.hourly,
+                    "provider": provider,
+                    "source": "bench",
+                }
                 store.write_delivery(con, spool, **names, delivery_id=bill_id, billing_period=period)
 
 

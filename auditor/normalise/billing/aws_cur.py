@@ -5,6 +5,7 @@ one: a reservation fee also yields its unused part, a Savings Plan negation yiel
 fails to cancel. Amounts are all net where the export fills the net columns, else all gross.
 """
 
+from auditor.normalise.billing import mapping
 from auditor.normalise.billing.source import Source, literal, quote
 
 # Columns without which a file is no CUR, by canonical name.
@@ -26,12 +27,14 @@ def keys(source: Source) -> dict[str, str]:
     """What one aggregated row is about: SQL over the source, by the names that `rows` reads."""
     text = source.text
     usage_type = text("lineitemusagetype")
+    start = source.time("lineitemusagestartdate")
     return {
-        "start_at": source.time("lineitemusagestartdate"),
+        "start_at": start,
         "end_at": source.end_time("lineitemusageenddate"),
         "hourly": f"coalesce(regexp_matches({usage_type}, {literal(_ACCELERATORS)}) or {text('lineitemlineitemtype')} = 'SavingsPlanRecurringFee', false)",
-        "period_start": source.time("billbillingperiodstartdate"),
+        "period_start": f"coalesce({source.time('billbillingperiodstartdate')}, date_trunc('month', {start}))",
         "period_end": source.time("billbillingperiodenddate"),
+        "is_late": f"coalesce({text('lineitemlineitemtype')} = 'Refund' and {source.time('billbillingperiodenddate')} < date_trunc('day', {start}), false)",
         "payer": text("billpayeraccountid"),
         "payer_name": text("billpayeraccountname"),
         "account": text("lineitemusageaccountid", "billpayeraccountid"),
@@ -129,10 +132,13 @@ def _tags(source: Source) -> str:
     return f"nullif(to_json(map_from_entries(list_filter([{entries}], lambda e: e.v is not null)))::varchar, '{{}}')"
 
 
-def rows(table: str) -> str:
-    """FOCUS rows from the aggregated table, with `start_at`, `end_at`, `hourly` and `source_rows` beside them."""
+# What `amounts` reads of a part beside the measures.
+CARRIED = ("kind", "pays_commitment")
+
+
+def parts(table: str) -> str:
+    """SQL of the keys in the table, one row for each FOCUS row that a line of the key may become."""
     return f"""
-with parts as (
     select
         *,
         unnest(
@@ -156,9 +162,13 @@ with parts as (
             )
         ) as pays_commitment
     from {table}
-),
+"""
 
-priced as (
+
+def amounts(parts: str, order: str = "") -> str:
+    """SQL of the measures of FOCUS for lines with their part; `order` has no bearing on AWS."""
+    return f"""
+with priced as (
     select
         *,
         case part
@@ -176,17 +186,45 @@ priced as (
                 else unblended
             end
         end as effective
-    from parts
+    from {parts}
 )
 
 select
+    * replace (case when part = 'unused' or (part = 'negation' and kind <> 'SavingsPlanNegation') then 0 else source_rows end as source_rows),
+    billed as BilledCost,
+    effective as EffectiveCost,
+    case
+        when part <> 'charge' then 0
+        when kind in ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') then coalesce(on_demand, contracted)
+        else billed
+    end as ListCost,
+    case
+        when part <> 'charge' then 0
+        when kind = 'DiscountedUsage' then coalesce(on_demand, 0)
+        when kind in ('Usage', 'SavingsPlanCoveredUsage') then contracted
+        else billed
+    end as ContractedCost,
+    case when part = 'charge' and kind in ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') then quantity end as ConsumedQuantity,
+    case when part = 'charge' and kind not in ('Tax', 'Credit', 'Refund') then quantity end as PricingQuantity,
+    null::decimal(38,12) as CommitmentDiscountQuantity
+from priced
+where part <> 'unused' or effective <> 0
+"""
+
+
+def rows(table: str) -> str:
+    """SQL of the FOCUS rows of lines in a table with the columns of `keys` and `measures`."""
+    return mapping.rows(amounts(f"({parts(table)})"), DESCRIBED)
+
+
+DESCRIBED = """
     'aws' as provider,
     payer as BillingAccountId,
     payer_name as BillingAccountName,
     null as BillingAccountType,
     currency as BillingCurrency,
-    coalesce(period_start, date_trunc('month', start_at)) as BillingPeriodStart,
-    coalesce(period_end, coalesce(period_start, date_trunc('month', start_at)) + interval 1 month) as BillingPeriodEnd,
+    period_start as BillingPeriodStart,
+    coalesce(period_end, period_start + interval 1 month) as BillingPeriodEnd,
     account as SubAccountId,
     account_name as SubAccountName,
     null as SubAccountType,
@@ -200,7 +238,7 @@ select
         when kind = 'Refund' then case when pays_commitment then 'Purchase' else 'Usage' end
         else 'Adjustment'
     end as ChargeCategory,
-    case when kind = 'Refund' and invoice is not null and period_end < start_at then 'Correction' end as ChargeClass,
+    case when is_late and invoice is not null then 'Correction' end as ChargeClass,
     case when part = 'negation' then 'Savings Plan usage that its negation does not cancel' else description end as ChargeDescription,
     case
         when kind in ('RIFee', 'SavingsPlanRecurringFee', 'FlatRateSubscription') then 'Recurring'
@@ -278,28 +316,5 @@ select
     to_location as x_ToLocation,
     transfer_type as x_TransferType,
     null as x_SubscriptionId,
-    null as x_CostBasis,
-    billed as BilledCost,
-    effective as EffectiveCost,
-    case
-        when part <> 'charge' then 0
-        when kind in ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') then coalesce(on_demand, contracted)
-        else billed
-    end as ListCost,
-    case
-        when part <> 'charge' then 0
-        when kind = 'DiscountedUsage' then coalesce(on_demand, 0)
-        when kind in ('Usage', 'SavingsPlanCoveredUsage') then contracted
-        else billed
-    end as ContractedCost,
-    case when part = 'charge' and kind in ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') then quantity end as ConsumedQuantity,
-    case when part = 'charge' and kind not in ('Tax', 'Credit', 'Refund') then quantity end as PricingQuantity,
-    null::decimal(38,12) as CommitmentDiscountQuantity,
-    start_at,
-    end_at,
-    hourly,
-    bill_day,
-    case when part = 'unused' or (part = 'negation' and kind <> 'SavingsPlanNegation') then 0 else source_rows end as source_rows
-from priced
-where part <> 'unused' or effective <> 0
+    null as x_CostBasis
 """

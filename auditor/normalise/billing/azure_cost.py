@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import duckdb
 
+from auditor.normalise.billing import mapping
 from auditor.normalise.billing.source import Source, literal
 
 COST = ("costinbillingcurrency", "cost", "pretaxcost")
@@ -36,8 +37,11 @@ def keys(source: Source) -> dict[str, str]:
         else text("billingaccountid", "billingprofileid")
     )
     subscription = f"lower(regexp_replace({text(*_SUBSCRIPTION)}, '(?i)^/subscriptions/', ''))"
+    machine = f"info_value({text('additionalinfo')}, 'ServiceType')"
     return {
-        "start_at": date,
+        "start_at": f"date_trunc('day', {date})",
+        "end_at": f"date_trunc('day', {date}) + interval 1 day",
+        "hourly": f"coalesce(regexp_matches({machine}, {literal(_ACCELERATOR_SIZE)}) or {text('consumedservice')} ilike 'microsoft.machinelearning%', false)",
         "period_start": f"coalesce(date_trunc('month', {period}), date_trunc('month', {date}))",
         "payer": f"coalesce({account}, {subscription})",
         "payer_name": text("billingprofilename", "billingaccountname")
@@ -89,28 +93,51 @@ create or replace temp macro info_value(x, wanted) as
 """
 
 
-def rows(table: str) -> str:
-    size = "info_value(info, 'ServiceType')"
-    return f"""
-with described as (
-    select
-        *,
-        lower(coalesce(charge_type, 'usage')) as kind,
-        lower(coalesce(model, '')) as pricing,
-        {size} as size,
-        nullif(trim(reservation_id), '') as commitment
-    from {table}
-),
+CARRIED = ("kind",)
 
-typed as (
+
+def parts(table: str) -> str:
+    """SQL of the keys in the table; of a line of Azure comes one FOCUS row."""
+    return f"""
     select
         *,
         pricing in ('reservation', 'savingsplan') or kind in ('unusedreservation', 'unusedsavingsplan') as is_committed,
-        kind in ('purchase', 'refund') and pricing in ('reservation', 'savingsplan') as pays_commitment
-    from described
-)
+        kind in ('purchase', 'refund') and pricing in ('reservation', 'savingsplan') as pays_commitment,
+        'charge' as part
+    from (
+        select
+            *,
+            lower(coalesce(charge_type, 'usage')) as kind,
+            lower(coalesce(model, '')) as pricing,
+            info_value(info, 'ServiceType') as size,
+            nullif(trim(reservation_id), '') as commitment
+        from {table}
+    )
+"""
 
+
+def amounts(parts: str, order: str = "") -> str:
+    """SQL of the measures of FOCUS for lines with their part; `order` has no bearing on Azure."""
+    return f"""
 select
+    *,
+    cost as BilledCost,
+    cost as EffectiveCost,
+    coalesce(list_cost, cost) as ListCost,
+    cost as ContractedCost,
+    case when kind = 'usage' then quantity end as ConsumedQuantity,
+    quantity as PricingQuantity,
+    null::decimal(38,12) as CommitmentDiscountQuantity
+from {parts}
+"""
+
+
+def rows(table: str) -> str:
+    """SQL of the FOCUS rows of lines in a table with the columns of `keys` and `measures`."""
+    return mapping.rows(amounts(f"({parts(table)})"), DESCRIBED)
+
+
+DESCRIBED = """
     'azure' as provider,
     payer as BillingAccountId,
     payer_name as BillingAccountName,
@@ -188,20 +215,7 @@ select
     null as x_ToLocation,
     null as x_TransferType,
     null as x_SubscriptionId,
-    basis as x_CostBasis,
-    cost as BilledCost,
-    cost as EffectiveCost,
-    coalesce(list_cost, cost) as ListCost,
-    cost as ContractedCost,
-    case when kind = 'usage' then quantity end as ConsumedQuantity,
-    quantity as PricingQuantity,
-    null::decimal(38,12) as CommitmentDiscountQuantity,
-    start_at,
-    start_at + interval 1 day as end_at,
-    coalesce(regexp_matches(size, {literal(_ACCELERATOR_SIZE)}) or consumed_service ilike 'microsoft.machinelearning%', false) as hourly,
-    bill_day,
-    source_rows
-from typed
+    basis as x_CostBasis
 """
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from auditor.focus import CHARGE_COLUMNS
+from auditor.normalise.billing import mapping
 from auditor.normalise.billing.source import Source, literal
 
 _COMPUTE = r"(?i)compute|ec2|virtual machines|sagemaker|machine learning|vertex|tpu"
@@ -140,7 +141,36 @@ def measures(source: Source, *, net: bool) -> dict[str, str]:
 MACROS = ""
 
 
+CARRIED: tuple[str, ...] = ()
+
+
+def parts(table: str) -> str:
+    """SQL of the keys in the table; a line is a FOCUS row already."""
+    return f"select *, 'charge' as part from {table}"
+
+
+def amounts(parts: str, order: str = "") -> str:
+    """SQL of the measures of FOCUS for lines with their part, as the vendor filled them."""
+    return f"""
+select
+    *,
+    billed as BilledCost,
+    effective as EffectiveCost,
+    list_cost as ListCost,
+    contracted as ContractedCost,
+    consumed as ConsumedQuantity,
+    priced as PricingQuantity,
+    commitment_quantity as CommitmentDiscountQuantity
+from {parts}
+"""
+
+
 def rows(table: str) -> str:
+    """SQL of the FOCUS rows of lines in a table with the columns of `keys` and `measures`."""
+    return mapping.rows(amounts(f"({parts(table)})"), DESCRIBED)
+
+
+def _described() -> str:
     machine = (
         "coalesce(json_extract_string(try_cast(price_details as json), '$.InstanceType'), "
         'nullif(regexp_extract(sku_details, \'(?i)"\\s*ServiceType\\s*"\\s*:\\s*"([^"]*)"\', 1), \'\'), '
@@ -152,7 +182,6 @@ def rows(table: str) -> str:
         if name not in ("ResourceId", "ServiceProviderName", "HostProviderName")
     )
     return f"""
-select
     provider,
     payer as BillingAccountId,
     currency as BillingCurrency,
@@ -180,18 +209,8 @@ select
     to_location as x_ToLocation,
     transfer_type as x_TransferType,
     null as x_SubscriptionId,
-    null as x_CostBasis,
-    billed as BilledCost,
-    effective as EffectiveCost,
-    list_cost as ListCost,
-    contracted as ContractedCost,
-    consumed as ConsumedQuantity,
-    priced as PricingQuantity,
-    commitment_quantity as CommitmentDiscountQuantity,
-    start_at,
-    end_at,
-    hourly,
-    bill_day,
-    source_rows
-from {table}
+    null as x_CostBasis
 """
+
+
+DESCRIBED = _described()

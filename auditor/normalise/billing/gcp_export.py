@@ -8,6 +8,7 @@ their COMMITTED_USAGE_DISCOUNT credit: that moves cost between rows and leaves e
 from collections.abc import Mapping
 
 from auditor.landing import Shape
+from auditor.normalise.billing import mapping
 from auditor.normalise.billing.source import Source, literal, quote
 
 _PAIR = "STRUCT(key VARCHAR, value VARCHAR)[]"
@@ -138,6 +139,7 @@ def keys(source: Source) -> dict[str, str]:
         "bill_day": f"({source.time(_column(source, 'export_time') or 'exporttime')})::date",
         "hourly": f"coalesce(regexp_matches({sku}, {literal(_ACCELERATOR_SKU)}) or regexp_matches({spec}, {literal(_ACCELERATOR_MACHINE)}), false)",
         "period_start": f"coalesce(case when {invoice} like '20%' then try_strptime({invoice}, '%Y%m') end, date_trunc('month', {start}))",
+        "is_late": f"coalesce({_field(source, 'adjustment_info', 'type')} like '%\\_CORRECTION' escape '\\' and {invoice} like '20%' and try_strptime({invoice}, '%Y%m') > date_trunc('month', {start}), false)",
         "payer": _plain(source, "billing_account_id"),
         "account": _field(source, "project", "id"),
         "account_name": _field(source, "project", "name"),
@@ -186,91 +188,130 @@ def measures(source: Source, *, net: bool) -> dict[str, str]:
     }
 
 
-def rows(table: str) -> str:
+# What `amounts` reads of a part beside the measures.
+CARRIED = ("kind", "is_fee", "is_resource_fee", "covering")
+
+
+def parts(table: str) -> str:
+    """SQL of the keys in the table, one row for each FOCUS row that a line of the key may become."""
     return f"""
-with parts as (
     select
         *,
-        unnest(case when promotion <> 0 then ['charge', 'promotion'] else ['charge'] end) as part,
-        coalesce(regexp_matches(sku, '(?i)^commitment\\b|\\bcommitment - dollar based|committed use discount.* fee|\\bCUDs? .*fee'), false) as is_fee,
-        coalesce(regexp_matches(sku, '(?i)^commitment v[0-9]+:'), false) as is_resource_fee,
-        coalesce(regexp_matches(sku, '(?i)\\b(spot )?preemptible\\b|\\bspot\\b'), false) as is_spot,
-        -- What a resource-based commitment covers: its machine series and kind of resource, from either SKU's text.
-        case
-            when regexp_matches(sku, '(?i)\\bgpu\\b') then 'accelerator'
-            when regexp_matches(sku, '(?i)local ssd|local storage') then 'ssd'
-            when regexp_matches(sku, '(?i)\\b(cpu|core)s?\\b') then 'core'
-            when regexp_matches(sku, '(?i)\\b(ram|memory)\\b') then 'ram'
-        end as covered_kind,
-        lower(case
-            when regexp_matches(sku, '(?i)\\bgpu\\b') then trim(regexp_extract(regexp_replace(sku, '(?i)^commitment v[0-9]+: *', ''), '(?i)^(.*?)\\s*gpu', 1))
-            when regexp_matches(sku, '(?i)local ssd|local storage') then 'ssd'
-            else coalesce(nullif(regexp_extract(regexp_replace(sku, '(?i)^commitment v[0-9]+: *', ''), '^([A-Z][0-9]+[A-Za-z]*)\\s', 1), ''), 'n1')
-        end) as covered_family
-    from {table}
-),
+        -- A fee is borne by the usage that its commitment covers; where one of these is not known, by none.
+        payer || chr(31) || currency || chr(31) || period_start::varchar || chr(31) || account || chr(31) || region || chr(31) || covered_kind || chr(31) || covered_family
+            as covering,
+        -- `unused` is a fee that no usage bears; which fees that are, only their amounts tell.
+        unnest(case when is_fee then ['charge', 'unused', 'promotion'] else ['charge', 'promotion'] end) as part
+    from (
+        select
+            *,
+            coalesce(regexp_matches(sku, '(?i)^commitment\\b|\\bcommitment - dollar based|committed use discount.* fee|\\bCUDs? .*fee'), false) as is_fee,
+            coalesce(regexp_matches(sku, '(?i)^commitment v[0-9]+:'), false) as is_resource_fee,
+            coalesce(regexp_matches(sku, '(?i)\\b(spot )?preemptible\\b|\\bspot\\b'), false) as is_spot,
+            -- What a resource-based commitment covers: its machine series and kind of resource, from either SKU's text.
+            case
+                when regexp_matches(sku, '(?i)\\bgpu\\b') then 'accelerator'
+                when regexp_matches(sku, '(?i)local ssd|local storage') then 'ssd'
+                when regexp_matches(sku, '(?i)\\b(cpu|core)s?\\b') then 'core'
+                when regexp_matches(sku, '(?i)\\b(ram|memory)\\b') then 'ram'
+            end as covered_kind,
+            lower(case
+                when regexp_matches(sku, '(?i)\\bgpu\\b') then trim(regexp_extract(regexp_replace(sku, '(?i)^commitment v[0-9]+: *', ''), '(?i)^(.*?)\\s*gpu', 1))
+                when regexp_matches(sku, '(?i)local ssd|local storage') then 'ssd'
+                else coalesce(nullif(regexp_extract(regexp_replace(sku, '(?i)^commitment v[0-9]+: *', ''), '^([A-Z][0-9]+[A-Za-z]*)\\s', 1), ''), 'n1')
+            end) as covered_family
+        from {table}
+    )
+"""
 
-priced as (
+
+def amounts(parts: str, order: str = "resource_id desc, sku desc, tags desc, zone desc, spec desc") -> str:
+    """SQL of the measures of FOCUS for lines with their part, and which parts they are when the fees are allocated.
+
+    `order` settles which of several lines of one hour takes what the rounding of a fee's shares leaves over.
+    """
+    return f"""
+with priced as (
     select
         *,
         case when part = 'promotion' then promotion else cost + credits end as billed,
         date_trunc('day', start_at) as fee_day
-    from parts
+    from {parts}
+    where part = 'charge' or (part = 'promotion' and promotion <> 0)
 ),
 
 fees as (
-    select payer, currency, period_start, account, region, fee_day, covered_kind, covered_family, sum(billed) as fee
+    select covering, fee_day, sum(billed) as fee
     from priced
     where part = 'charge' and is_resource_fee
     group by all
 ),
 
 weights as (
-    select payer, currency, period_start, account, region, fee_day, covered_kind, covered_family, sum(committed_credits) as credit
+    select covering, fee_day, sum(committed_credits) as credit
     from priced
     where part = 'charge' and committed_credits <> 0
     group by all
+    having sum(committed_credits) <> 0
 ),
 
 allocatable as (
     select fees.*, weights.credit
     from fees
-    join weights using (payer, currency, period_start, account, region, fee_day, covered_kind, covered_family)
+    join weights using (covering, fee_day)
 ),
 
 bearing as (
     select
         priced.*,
-        allocatable.fee,
-        allocatable.credit,
-        case when committed_credits <> 0 and part = 'charge' and not is_resource_fee and fee is not null
-            then round((fee * (committed_credits / credit)::decimal(18,15)), 12)::decimal(30,12)
-        end as share,
-        row_number() over (
-            partition by payer, currency, period_start, account, region, fee_day, covered_kind, covered_family,
-            (committed_credits <> 0 and part = 'charge' and not is_resource_fee and fee is not null)
-            order by start_at desc, resource_id desc, sku desc, tags desc, zone desc, spec desc
-        ) as place_in_group
+        fee,
+        round((fee * (committed_credits / credit)::decimal(18,15)), 12)::decimal(30,12) as share,
+        row_number() over (partition by covering, fee_day order by start_at desc, {order}) as place_in_group
     from priced
-    left join allocatable using (payer, currency, period_start, account, region, fee_day, covered_kind, covered_family)
+    join allocatable using (covering, fee_day)
+    where committed_credits <> 0 and part = 'charge' and not is_resource_fee
 ),
 
 allocated as (
     select
-        *,
+        * exclude (fee, share, place_in_group),
         -- The last row takes what rounding left over, so that the shares add up to the fee.
         case
-            when part = 'charge' and is_resource_fee and fee is not null then 0
-            when share is null then billed
-            when place_in_group = 1 then billed + fee - (
-                sum(share) over (partition by payer, currency, period_start, account, region, fee_day, covered_kind, covered_family, share is not null) - share
-            )
+            when place_in_group = 1 then billed + fee - (sum(share) over (partition by covering, fee_day) - share)
             else billed + share
         end::decimal(30,12) as effective
     from bearing
+    union all
+    select
+        priced.*,
+        case when part = 'charge' and is_resource_fee and fee is not null then 0 else billed end::decimal(30,12) as effective
+    from priced
+    left join allocatable using (covering, fee_day)
+    where fee is null or committed_credits = 0 or part <> 'charge' or is_resource_fee
 )
 
 select
+    * replace (
+        case when part = 'charge' and is_fee and effective <> 0 then 'unused' else part end as part,
+        case when part = 'charge' then source_rows else 0 end as source_rows
+    ),
+    billed as BilledCost,
+    case when part = 'promotion' then billed else effective end as EffectiveCost,
+    case when part = 'promotion' then billed else coalesce(list_cost, cost) end as ListCost,
+    case when part = 'promotion' then billed else coalesce(contracted, cost) end as ContractedCost,
+    case when part = 'charge' and kind = 'regular' and not is_fee then quantity end as ConsumedQuantity,
+    case when part = 'charge' and kind <> 'tax' then quantity end as PricingQuantity,
+    null::decimal(38,12) as CommitmentDiscountQuantity
+from allocated
+"""
+
+
+def rows(table: str) -> str:
+    """SQL of the FOCUS rows of lines in a table with the columns of `keys` and `measures`."""
+    return mapping.rows(amounts(f"({parts(table)})"), DESCRIBED)
+
+
+DESCRIBED = """
     'gcp' as provider,
     payer as BillingAccountId,
     null as BillingAccountName,
@@ -287,7 +328,7 @@ select
         when kind = 'regular' or adjustment like '%\\_CORRECTION' escape '\\' then case when is_fee then 'Purchase' else 'Usage' end
         else 'Adjustment'
     end as ChargeCategory,
-    case when adjustment like '%\\_CORRECTION' escape '\\' and period_start > date_trunc('month', start_at) then 'Correction' end as ChargeClass,
+    case when is_late then 'Correction' end as ChargeClass,
     sku as ChargeDescription,
     case when is_fee then 'Recurring' when part = 'promotion' then 'One-Time' else 'Usage-Based' end as ChargeFrequency,
     case when is_resource_fee or (not is_fee and is_committed) then 'Usage' when is_fee or subscription is not null then 'Spend' end as CommitmentDiscountCategory,
@@ -295,7 +336,7 @@ select
     null as CommitmentDiscountName,
     case
         when part = 'promotion' then null
-        when is_fee and effective <> 0 then 'Unused'
+        when part = 'unused' then 'Unused'
         when not is_fee and (is_committed or subscription is not null) then 'Used'
     end as CommitmentDiscountStatus,
     case when is_resource_fee or is_committed then 'Resource-based CUD' when is_fee or subscription is not null then 'Spend-based CUD' end as CommitmentDiscountType,
@@ -323,8 +364,8 @@ select
     coalesce(region, case when regexp_matches(place, '^[a-z]+-[a-z]+[0-9]+$') then place end) as RegionId,
     null as RegionName,
     zone as AvailabilityZone,
-    case when part = 'charge' then resource_id end as ResourceId,
-    case when part = 'charge' then nullif(regexp_extract(resource_name, '([^/]+)$', 1), '') end as ResourceName,
+    case when part <> 'promotion' then resource_id end as ResourceId,
+    case when part <> 'promotion' then nullif(regexp_extract(resource_name, '([^/]+)$', 1), '') end as ResourceName,
     null as ResourceType,
     null as ServiceCategory,
     null as ServiceSubcategory,
@@ -332,7 +373,7 @@ select
     sku_id as SkuId,
     sku as SkuMeter,
     null as SkuPriceId,
-    case when part = 'charge' then tags end as Tags,
+    case when part <> 'promotion' then tags end as Tags,
     service_id as x_ServiceCode,
     null as x_UsageType,
     null as x_Operation,
@@ -346,18 +387,5 @@ select
     null as x_ToLocation,
     null as x_TransferType,
     subscription as x_SubscriptionId,
-    null as x_CostBasis,
-    billed as BilledCost,
-    case when part = 'promotion' then billed else effective end as EffectiveCost,
-    case when part = 'promotion' then billed else coalesce(list_cost, cost) end as ListCost,
-    case when part = 'promotion' then billed else coalesce(contracted, cost) end as ContractedCost,
-    case when part = 'charge' and kind = 'regular' and not is_fee then quantity end as ConsumedQuantity,
-    case when part = 'charge' and kind <> 'tax' then quantity end as PricingQuantity,
-    null::decimal(38,12) as CommitmentDiscountQuantity,
-    start_at,
-    end_at,
-    hourly,
-    bill_day,
-    case when part = 'charge' then source_rows else 0 end as source_rows
-from allocated
+    null as x_CostBasis
 """

@@ -3,49 +3,49 @@
 Commitments are checked by day, in which the bill's own rounding stays far below the tolerance of a cent or a thousandth.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal
 
 import duckdb
 
-from auditor.normalise.billing import invoice
+from auditor.normalise.billing.invoice import PeriodTotal
 
 _OFF = "abs({a} - ({b})) > greatest(0.01, 0.001 * abs({a}))"
 
 
 def broken(
-    con: duckdb.DuckDBPyConnection, family: str, charges: str, source_totals: invoice.Totals, *, net: bool
+    con: duckdb.DuckDBPyConnection, family: str, charges: str, totals: Iterable[PeriodTotal], *, net: bool
 ) -> list[str]:
-    """A sentence for each identity that fails."""
-    found = _money(con, charges, source_totals) + _rows(con, charges, source_totals)
+    """A sentence for each identity that fails; of the bill's lines added up in `bill_keys`, `bill_facts`, `bill_amounts`."""
+    found = _money(totals) + _rows(con, charges, totals)
     if family == "cur":
+        con.execute("create or replace temp view aggregated as select * from bill_facts join bill_keys using (key)")
         found += _negations(con) + ([] if net else _savings_plans(con)) + _reservations(con)
     return found
 
 
-def _money(con: duckdb.DuckDBPyConnection, charges: str, source_totals: invoice.Totals) -> list[str]:
+def _money(totals: Iterable[PeriodTotal]) -> list[str]:
     """The sum of BilledCost is the invoice; EffectiveCost differs from it only where a commitment is amortised."""
-    lake = con.execute(f"select BillingCurrency, sum(BilledCost) from {charges} group by all order by all").fetchall()
-    source: dict[str, Decimal] = {}
-    for key, (cost, _) in source_totals.items():
-        source[key[3]] = source.get(key[3], Decimal(0)) + cost
+    sums: dict[str, tuple[Decimal, Decimal]] = {}
+    for total in totals:
+        lake, source = sums.get(total.currency, (Decimal(0), Decimal(0)))
+        sums[total.currency] = (lake + total.lake_billed_cost, source + total.source_billed_cost)
     return [
-        f"the charges add up to {billed} {currency}, the bill to {source.get(currency, Decimal(0))}"
-        for currency, billed in lake
-        if billed != source.get(currency, Decimal(0))
+        f"the charges add up to {lake} {currency}, the bill to {source}"
+        for currency, (lake, source) in sorted(sums.items())
+        if lake != source
     ]
 
 
-def _rows(con: duckdb.DuckDBPyConnection, charges: str, source_totals: invoice.Totals) -> list[str]:
+def _rows(con: duckdb.DuckDBPyConnection, charges: str, totals: Iterable[PeriodTotal]) -> list[str]:
     """Rows in = rows out + dropped: every line of the bill is in a charge, but for negations that cancelled."""
-    out = con.execute(f"select coalesce(sum(source_rows), 0) from {charges}").fetchone()
-    dropped = con.execute("""
-        select coalesce(sum(source_rows) filter (where x_LineItemType = 'SavingsPlanNegation'), 0) from focus_rows
-    """).fetchone()
-    kept = con.execute(f"""
-        select coalesce(sum(source_rows) filter (where x_LineItemType = 'SavingsPlanNegation'), 0) from {charges}
-    """).fetchone()
-    came = sum(rows for _, rows in source_totals.values())
-    went = int((out or (0,))[0]) + int((dropped or (0,))[0]) - int((kept or (0,))[0])
+    out, dropped = con.execute(f"""
+        select (select coalesce(sum(source_rows), 0) from {charges}),
+            (select coalesce(sum(source_rows), 0) from bill_amounts where is_negation)
+            - (select coalesce(sum(source_rows), 0) from {charges} where charge_key in (select charge_key from bill_parts where is_negation))
+    """).fetchone() or (0, 0)
+    came = sum(total.source_rows for total in totals)
+    went = int(out) + int(dropped)
     return [] if came == went else [f"{came:,} lines were read, {went:,} are in the charges"]
 
 

@@ -1,69 +1,60 @@
-"""Takes one delivery in: one pass over its files, added up to days, mapped to FOCUS, classified, and balanced."""
+"""Takes one delivery in: its lines added up by key and day, its keys mapped to FOCUS and classified, both balanced."""
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from auditor.errors import SourceError
 from auditor.focus import (
     CHARGE_COLUMNS,
+    CHARGE_KEY_COLUMNS,
     CLASSIFICATION_KEYS,
     COSTS,
     DERIVED_COLUMNS,
-    LAKE_CHARGE_COLUMNS,
     MEASURES,
     MONEY,
     QUANTITY,
 )
 from auditor.landing import Recognised
 from auditor.normalise import classify, ownership
-from auditor.normalise.billing import azure_cost, formats, identities, invoice, salvage, source
+from auditor.normalise.billing import azure_cost, formats, identities, invoice, passes, salvage, source
 from auditor.normalise.billing.deliveries import Delivery
-from auditor.normalise.billing.source import Source, quote
+from auditor.normalise.billing.source import Source, literal, quote
+from auditor.normalise.billing.spread import spread
 from auditor.tagging import TagSettings
 
 log = logging.getLogger(__name__)
 
 # A change of what a delivery becomes must re-derive what is in the lake.
-NORMALISER_VERSION = "3"
+NORMALISER_VERSION = "4"
 
-
-@dataclass(frozen=True)
-class PeriodTotal:
-    """What a delivery says one account's lines of one day cost, beside what the lake will hold of them.
-
-    `bill_id` is the `delivery_id` of these charges: one for each billing period and provider.
-    """
-
-    provider: str
-    billing_account_id: str
-    sub_account_id: str | None
-    billing_period: str
-    currency: str
-    source_billed_cost: Decimal
-    lake_billed_cost: Decimal
-    source_rows: int
-    bill_day: date | None
-    bill_id: str
+# What the mapping to FOCUS says of a charge: all of its columns but for its time and its amounts.
+_DESCRIBED = {
+    name: kind
+    for name, kind in CHARGE_COLUMNS.items()
+    if name not in (*MEASURES, "ChargePeriodStart", "ChargePeriodEnd")
+}
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """One delivery, taken in: its rows are in the tables `charges` and `hourly` of the given names."""
+    """One delivery, taken in: what its charges are is in the table `keys`, their days and hours in `charges` and `hourly`."""
 
     delivery: Delivery
     id: str
     provider: str
+    keys: str
     charges: str
     hourly: str
     rows: int
-    totals: tuple[PeriodTotal, ...]
+    totals: tuple[invoice.PeriodTotal, ...]
     newest_charge: datetime | None
     role: str | None
     has_resource_ids: bool
@@ -95,7 +86,7 @@ def ingest(
     tags: TagSettings,
     say: Callable[[str], None],
 ) -> Ingested:
-    """Reads the delivery into tables `charges_<id>` and `hourly_<id>`.
+    """Reads the delivery into tables `charge_keys_<id>`, `charge_days_<id>` and `charge_hours_<id>`.
 
     Raises SourceError where nothing of it can be read. A file that breaks off in the middle is read up to the break and
     marks the delivery as damaged.
@@ -116,18 +107,20 @@ def ingest(
             raise SourceError(refused) from again
     messages = [*damage, *note, *_rejects(con, opened, bill)]
     role = _role(con, delivery, opened, messages)
-    _map_to_focus(con, module, role)
     if opened.form == "csv" and not messages and not bill.totals and any(_has_rows(file) for file in delivery.files):
         raise SourceError(f"{delivery.names[0]}: no row of the file could be read; check its line ends and quotes")
-    charges, hourly = f"charges_{id_}", f"hourly_{id_}"
-    _expand(con, id_, charges, hourly)
-    _derive(con, charges, hourly, tags)
+    keys, charges, hourly = f"charge_keys_{id_}", f"charge_days_{id_}", f"charge_hours_{id_}"
+    _describe(con, module, role, id_, keys)
+    _price(con, module)
+    _derive(con, keys, tags)
+    spread(con, "bill_amounts", keys, charges, hourly)
+    con.execute(f"delete from {keys} where charge_key not in (select charge_key from {charges})")
     rows, newest, monthly = con.execute("""
         select
             coalesce(sum(source_rows), 0),
             max(start_at),
             coalesce(sum(source_rows) filter (where end_at - start_at > interval 1 day) * 2 > sum(source_rows), false)
-        from aggregated
+        from bill_facts
     """).fetchone() or (0, None, False)
     if delivery.expected_rows is not None and int(rows) != delivery.expected_rows:
         messages.append(f"the manifest announces {delivery.expected_rows:,} rows, {int(rows):,} were found")
@@ -137,24 +130,27 @@ def ingest(
         messages.append(
             f"{len(delivery.missing)} of {len(delivery.missing) + len(delivery.files)} files of the manifest are missing, first {delivery.missing[0]}"
         )
-    totals = _balance(con, charges, id_, bill.totals)
-    messages += identities.broken(con, delivery.family, charges, bill.totals, net=net)
-    provider = con.execute(f"select min(provider) from {charges}").fetchone()
-    has_ids = con.execute(f"select count(ResourceId) > 0 from {charges}").fetchone()
-    for table in ("aggregated", "focus_rows"):
-        con.execute(f"drop table if exists {table}")
+    totals = _balance(con, keys, charges, id_, bill.totals)
+    messages += identities.broken(con, delivery.family, charges, totals, net=net)
+    provider, has_ids = con.execute(f"select min(provider), count(ResourceId) > 0 from {keys}").fetchone() or (
+        None,
+        False,
+    )
+    for table in ("bill_keys", "bill_facts", "bill_parts", "bill_amounts"):
+        con.execute(f"drop table {table}")
     say(f"{delivery.format} {delivery.names[0]}: {int(rows):,} rows")
     return Ingested(
         delivery=delivery,
         id=id_,
-        provider=(provider[0] if provider and provider[0] else delivery.provider) or "unknown",
+        provider=provider or delivery.provider or "unknown",
+        keys=keys,
         charges=charges,
         hourly=hourly,
         rows=int(rows),
         totals=totals,
         newest_charge=newest,
         role=role,
-        has_resource_ids=bool(has_ids and has_ids[0]),
+        has_resource_ids=bool(has_ids),
         is_net=net,
         messages=tuple(messages),
         is_whole=len(damage) < len(delivery.files),
@@ -171,7 +167,7 @@ def _read(
 ) -> tuple[Source, list[str], bool, list[str], invoice.Invoice]:
     opened, damage = _open(con, delivery, spool)
     net, note = _net(con, delivery, opened)
-    _aggregate(con, module, opened, net=net)
+    passes.add_up(con, opened, passes.lines(module, opened, net=net))
     return opened, damage, net, note, invoice.read(con, delivery.family, opened, net=net)
 
 
@@ -206,51 +202,6 @@ def _net(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source) -> 
     return bool(net), []
 
 
-def _aggregate(con: duckdb.DuckDBPyConnection, module: object, opened: Source, *, net: bool) -> None:
-    """The one pass over the bill: rows of one key and one day (hour for accelerators and commitments) become one."""
-    keys: dict[str, str] = module.keys(opened)  # type: ignore[attr-defined]
-    measures: dict[str, str] = module.measures(opened, net=net)  # type: ignore[attr-defined]
-    start, end, hourly = keys.pop("start_at"), keys.pop("end_at", "null::timestamp"), keys.pop("hourly", "false")
-    bill_day = keys.pop("bill_day", f"({start})::date")
-    select_keys = ", ".join(f"{sql} as {name}" for name, sql in keys.items())
-    select_measures = ", ".join(f"{sql} as {name}" for name, sql in measures.items())
-    names = ", ".join(keys)
-    sums = ", ".join(f"sum({name}) as {name}" for name in measures)
-    con.execute(f"""
-        create or replace temp table aggregated as
-        with lines as (
-            select {select_keys}, {bill_day} as bill_day, {select_measures}, {start} as line_start, {end} as line_end, {hourly} as hourly
-            from {opened.relation}
-        ),
-        dated as (
-            -- A charge of more than ten years has no dates worth the name: commitments last five at most.
-            select * replace (
-                case when line_end > line_start + interval 10 year then null else line_start end as line_start,
-                case when line_end > line_start + interval 10 year then null else line_end end as line_end
-            )
-            from lines
-        ),
-        slotted as (
-            select
-                * exclude (line_start, line_end),
-                case
-                    when line_end - line_start > interval 1 hour and (hourly or line_end - line_start > interval 1 day) then line_start
-                    when hourly then date_trunc('hour', line_start)
-                    else date_trunc('day', line_start)
-                end as start_at,
-                case
-                    when line_end - line_start > interval 1 hour and (hourly or line_end - line_start > interval 1 day) then line_end
-                    when hourly then date_trunc('hour', line_start) + interval 1 hour
-                    else date_trunc('day', line_start) + interval 1 day
-                end as end_at
-            from dated
-        )
-        select {names}, bill_day, start_at, end_at, hourly, {sums}, count(*) as source_rows
-        from slotted
-        group by all
-    """)
-
-
 def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, bill: invoice.Invoice) -> list[str]:
     """Rows that the CSV reader or the amount's own text refused: counted and shown, never silent."""
     messages = []
@@ -270,8 +221,11 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, bill: invoice.Invoi
         messages.append(
             f"{bill.doubtful:,} rows could not be read in full: their {bill.doubtful_name} is no number, first {bill.doubtful_example!r}"
         )
-    undated = con.execute("select coalesce(sum(source_rows), 0) from aggregated where start_at is null").fetchone()
-    lost = con.execute("delete from aggregated where start_at is null and period_start is null returning source_rows")
+    undated = con.execute("select coalesce(sum(source_rows), 0) from bill_facts where start_at is null").fetchone()
+    lost = con.execute("""
+        delete from bill_facts using bill_keys
+        where bill_facts.key = bill_keys.key and start_at is null and period_start is null returning source_rows
+    """)
     homeless = sum(row[0] for row in lost.fetchall())
     if homeless:
         messages.append(f"{homeless:,} rows could not be read: they have no date and no billing period")
@@ -294,155 +248,81 @@ def _role(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source, me
     return role
 
 
-def _map_to_focus(con: duckdb.DuckDBPyConnection, module: object, role: str | None) -> None:
-    con.execute("alter table aggregated add column if not exists basis varchar")
-    if role:
-        con.execute("update aggregated set basis = ?", [role])
-    con.execute(f"create or replace temp table focus_rows as {module.rows('aggregated')}")  # type: ignore[attr-defined]
-
-
-def _expand(con: duckdb.DuckDBPyConnection, id_: str, charges: str, hourly: str) -> None:
-    """Daily charges and hourly detail.
-
-    A charge longer than a day is spread evenly over its hours; the remainder of the division goes to the last part.
-    """
-    keys = [
-        name for name in CHARGE_COLUMNS if name not in MEASURES and name not in ("ChargePeriodStart", "ChargePeriodEnd")
-    ]
-    columns = _available(con, keys)
+def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_: str, keys: str) -> None:
+    """Table `keys`, one row for each distinct FOCUS row but for its time and amounts, and `bill_parts`, which part of which key it is."""
+    basis = literal(role) if role else "null::varchar"
+    parts = module.parts(f"(select * exclude (key_hash, other_hash), {basis} as basis from bill_keys)")
+    con.execute(
+        f"create or replace temp view described as select key as bill_key, part as bill_part, hourly, {module.DESCRIBED} from ({parts})"
+    )
+    have = {row[0] for row in con.execute("describe described").fetchall()}
+    columns = ", ".join(f"{name if name in have else 'null'}::{kind} as {name}" for name, kind in _DESCRIBED.items())
+    names = ", ".join(_DESCRIBED)
+    values = ", ".join(f"any_value({name}) as {name}" for name in _DESCRIBED)
+    con.execute(f"""
+        create or replace temp table described_parts as
+        select *, hash(hourly, {names}) as row_hash, hash({", ".join(reversed(_DESCRIBED))}, hourly) as other_hash
+        from (select bill_key, bill_part, hourly, {columns} from described)
+    """)
     # The charges of another provider in the same file are another bill.
     bill_id = f"'{id_}-' || strftime(BillingPeriodStart, '%Y-%m') || case when provider_count > 1 then '-' || provider else '' end"
     con.execute(f"""
-        create or replace temp view daily as
-        with providers as (select count(distinct provider) as provider_count from focus_rows),
-        dated as (
-            select *, {bill_id} as delivery_id, coalesce(start_at, BillingPeriodStart) as first_at, coalesce(end_at, start_at + interval 1 hour, BillingPeriodStart + interval 1 day) as last_at
-            from focus_rows, providers
+        create or replace temp table {keys} as
+        with distinct_rows as (
+            select row_hash, other_hash, any_value(hourly) as hourly, {values}
+            from described_parts
+            group by row_hash, other_hash
         ),
-        long as (
-            select
-                *,
-                (epoch(least(day_at + interval 1 day, last_at)) - epoch(greatest(day_at, first_at)))::bigint as seconds,
-                (epoch(last_at) - epoch(first_at))::bigint as total,
-                day_at + interval 1 day >= last_at as is_last
-            from (
-                select *, unnest(range(date_trunc('day', first_at), last_at, interval 1 day)) as day_at
-                from (select *, row_number() over () as charge from dated where last_at - first_at > interval 1 day)
-            )
-        )
-        select {columns}, delivery_id, bill_day, hourly, first_at, last_at, date_trunc('day', first_at) as day_at, source_rows,
-            {", ".join(f"{name}::{kind} as {name}" for name, kind in _measure_types())}
-        from dated
-        where last_at - first_at <= interval 1 day
-        union all
-        select {columns}, delivery_id, bill_day, hourly, first_at, last_at, day_at,
-            case when day_at = date_trunc('day', first_at) then source_rows else 0 end as source_rows,
-            {", ".join(_spread(name, kind) for name, kind in _measure_types())}
-        from long
+        providers as (select count(distinct provider) as provider_count from distinct_rows)
+        -- In the order of resources, so that what is written in the order of keys is small.
+        select row_number() over (order by ResourceId, row_hash, other_hash)::integer as charge_key, * exclude (provider_count),
+            {bill_id} as delivery_id
+        from distinct_rows, providers
     """)
-    names = ", ".join(keys)
-    measures = ", ".join(name for name, _ in _measure_types())
-    sums = ", ".join(f"sum({name})::{kind} as {name}" for name, kind in _measure_types())
-    day = "day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day"
-    # Only what came by the hour, and negations with what they cancel, has anything to be added up.
-    is_single = "not coalesce(hourly, false) and x_LineItemType is distinct from 'SavingsPlanNegation'"
+    carried = "".join(f", p.{name}" for name in module.CARRIED)
     con.execute(f"""
-        create or replace temp table {charges} as
-        select {names}, {day}, {measures}, source_rows::bigint as source_rows, delivery_id, bill_day
-        from daily
-        where {is_single}
-        union all
-        select {names}, {day}, {sums}, sum(source_rows)::bigint as source_rows, delivery_id, bill_day
-        from daily
-        where not ({is_single})
-        group by all
-        having x_LineItemType is distinct from 'SavingsPlanNegation' or sum(BilledCost) <> 0
+        create or replace temp table bill_parts as
+        select p.key, p.part{carried}, k.charge_key, k.hourly, k.BillingPeriodStart as period_at, coalesce(k.x_LineItemType = 'SavingsPlanNegation', false) as is_negation
+        from ({parts}) as p
+        join described_parts as d on d.bill_key = p.key and d.bill_part = p.part
+        join {keys} as k using (row_hash, other_hash)
     """)
-    _expand_hours(con, names, hourly)
+    con.execute(f"drop table described_parts; alter table {keys} drop row_hash; alter table {keys} drop other_hash")
 
 
-def _available(con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> str:
-    have = {row[0] for row in con.execute("describe focus_rows").fetchall()}
-    return ", ".join(
-        f"{name}::{CHARGE_COLUMNS[name]} as {name}" if name in have else f"null::{CHARGE_COLUMNS[name]} as {name}"
-        for name in keys
-    )
-
-
-def _measure_types() -> list[tuple[str, str]]:
-    return [(name, MONEY if name in COSTS else QUANTITY) for name in MEASURES]
-
-
-def _spread(name: str, kind: str) -> str:
-    """The part of a measure that falls on one day of a long charge, rounded; the last day takes the rest."""
-    part = f"round({name}::double / total * seconds, 12)::{kind}"
-    rest = f"({name} - coalesce(sum(case when is_last then 0 else {part} end) over (partition by charge), 0))::{kind}"
-    return f"case when is_last then {rest} else {part} end as {name}"
-
-
-def _expand_hours(con: duckdb.DuckDBPyConnection, names: str, hourly: str) -> None:
-    """The flagged charges again by the hour; what covers a whole day or more stays a day, for the ledger to divide."""
-    measures = _measure_types()
-    parts = ", ".join(
-        f"case when hours is null then {name} when is_last then {name} - round({name}::double / hours, 12)::{kind} * (hours - 1) "
-        f"else round({name}::double / hours, 12)::{kind} end as {name}"
-        for name, kind in measures
-    )
-    sums = ", ".join(f"sum({name})::{kind} as {name}" for name, kind in measures)
+def _price(con: duckdb.DuckDBPyConnection, module: Any) -> None:
+    """Table `bill_amounts`: what the lines of one key and slot cost, by charge_key, from first_at to last_at."""
+    carried = "".join(f", {name}" for name in ("part", *module.CARRIED))
+    amounts = module.amounts(f"(select f.*{carried} from bill_facts as f join bill_parts using (key))", "key desc")
+    measures = ", ".join(f"{name}::{MONEY if name in COSTS else QUANTITY} as {name}" for name in MEASURES)
     con.execute(f"""
-        create or replace temp table {hourly} as
-        with flagged as (
-            select *, case when last_at - first_at >= interval 1 day then 'day' else 'hour' end as grain
-            from daily where hourly
-        ),
-        sliced as (
-            select * exclude (slice), first_hour + to_hours(slice) as hour, slice = coalesce(hours, 1) - 1 as is_last
-            from (
-                select *, unnest(range(coalesce(hours, 1))) as slice
-                from (
-                    select
-                        *,
-                        case when grain = 'day' then day_at else date_trunc('hour', first_at) end as first_hour,
-                        case when grain = 'hour' and last_at - first_at > interval 1 hour
-                            then ceil((epoch(last_at) - epoch(date_trunc('hour', first_at))) / 3600)::bigint
-                        end as hours
-                    from flagged
-                )
-            )
-        ),
-        divided as (select {names}, delivery_id, bill_day, day_at, hour, grain, {parts}, case when is_last then source_rows else 0 end as source_rows from sliced)
-        select {names}, day_at as ChargePeriodStart, day_at + interval 1 day as ChargePeriodEnd, day_at::date as day, hour, grain, {sums},
-            sum(source_rows)::bigint as source_rows, delivery_id, bill_day
-        from divided
-        group by all
+        create or replace temp table bill_amounts as
+        select charge_key, hourly, is_negation, bill_day, coalesce(start_at, period_at) as first_at,
+            coalesce(end_at, start_at + interval 1 hour, period_at + interval 1 day) as last_at, source_rows, {measures}
+        from ({amounts}) as a
+        join bill_parts as p on p.key = a.key and p.part = a.part
     """)
 
 
-def _derive(con: duckdb.DuckDBPyConnection, charges: str, hourly: str, tags: TagSettings) -> None:
+def _derive(con: duckdb.DuckDBPyConnection, table: str, tags: TagSettings) -> None:
     """Adds what the charge is, who owns it and what it is for; decided by distinct key, tag text and name, not by row."""
     keys = ", ".join(CLASSIFICATION_KEYS)
-    con.execute(
-        f"create or replace temp table classification_keys as select distinct {keys} from {charges} union select distinct {keys} from {hourly}"
-    )
+    con.execute(f"create or replace temp table classification_keys as select distinct {keys} from {table}")
     classify.classify(con, "classification_keys", "classified")
-    ownership.learn(con, charges, tags)
-    classify.find_machines(con, classify.settled(_classified(charges)), "machines")
-    for table in (charges, hourly):
-        rows = ownership.owned(classify.with_parts(classify.settled(_classified(table)), "machines"))
-        extra = ", hour, grain" if table == hourly else ""
-        where = "where usage_kind like 'accelerator.%' or CommitmentDiscountId is not null" if table == hourly else ""
-        con.execute(f"""
-            create or replace temp table derived as
-            select {", ".join(quote(name) for name in LAKE_CHARGE_COLUMNS)}{extra} from {rows} {where}
-        """)
-        con.execute(f"drop table {table}")
-        con.execute(f"alter table derived rename to {table}")
-    _complete_hours(con, charges, hourly)
+    ownership.learn(con, table, tags)
+    classify.find_machines(con, classify.settled(_classified(table)), "machines")
+    rows = ownership.owned(classify.with_parts(classify.settled(_classified(table)), "machines"))
+    con.execute(f"""
+        create or replace temp table derived as
+        select charge_key, hourly, {", ".join(quote(name) for name in CHARGE_KEY_COLUMNS)} from {rows}
+    """)
+    con.execute(f"drop table {table}")
+    con.execute(f"alter table derived rename to {table}")
 
 
 def _classified(table: str) -> str:
     """SQL of the table with the derived columns: those of its key's class, the others empty."""
-    added = [name for name in DERIVED_COLUMNS if name not in ("day", "source_rows", "delivery_id", "bill_day")]
+    added = [name for name in DERIVED_COLUMNS if name in CHARGE_KEY_COLUMNS and name != "delivery_id"]
     of_class = {"usage_kind", "machine_type", "accelerator_model", "accelerator_count", "purchase_option"}
     derived = ", ".join(
         f"{'classified.' + name if name in of_class else 'null'}::{DERIVED_COLUMNS[name]} as {name}" for name in added
@@ -451,32 +331,17 @@ def _classified(table: str) -> str:
     return f"(select t.*, {derived}, classified.service_workload_kind from {table} as t left join classified on {same_key})"
 
 
-def _complete_hours(con: duckdb.DuckDBPyConnection, charges: str, hourly: str) -> None:
-    """Accelerator charges that were not flagged by the hour stand as days, so that the detail adds up to the charges."""
-    columns = ", ".join(quote(name) for name in LAKE_CHARGE_COLUMNS)
-    con.execute(f"""
-        insert into {hourly} by name
-        select {columns}, day::timestamp as hour, 'day' as grain
-        from {charges} as c
-        where usage_kind like 'accelerator.%' and not exists (
-            select 1 from {hourly} as h
-            where h.day = c.day and h.bill_day is not distinct from c.bill_day and h.ResourceId is not distinct from c.ResourceId and h.SkuId is not distinct from c.SkuId
-                and h.SkuMeter is not distinct from c.SkuMeter and h.ChargeCategory is not distinct from c.ChargeCategory
-                and h.usage_kind is not distinct from c.usage_kind and h.SubAccountId is not distinct from c.SubAccountId
-        )
-    """)
-
-
 def _balance(
-    con: duckdb.DuckDBPyConnection, charges: str, id_: str, source_totals: invoice.Totals
-) -> tuple[PeriodTotal, ...]:
+    con: duckdb.DuckDBPyConnection, keys: str, charges: str, id_: str, source_totals: invoice.Totals
+) -> tuple[invoice.PeriodTotal, ...]:
     """The source's own sums beside those of the charges, for every account, period, currency and day of either."""
     lake: dict[invoice.Key, tuple[str, str, Decimal]] = {}
     for provider, bill_id, *found, cost in con.execute(f"""
         select
             min(provider), min(delivery_id), coalesce(BillingAccountId, 'unknown'), SubAccountId, strftime(BillingPeriodStart, '%Y-%m'),
             BillingCurrency, bill_day, sum(BilledCost)
-        from {charges} group by BillingAccountId, SubAccountId, BillingPeriodStart, BillingCurrency, bill_day
+        from {charges} join {keys} using (charge_key)
+        group by BillingAccountId, SubAccountId, BillingPeriodStart, BillingCurrency, bill_day
     """).fetchall():
         lake[(found[0], found[1], found[2], found[3], found[4])] = (provider, bill_id, cost)
     fallback = next(iter(lake.values()))[0] if lake else "unknown"
@@ -484,5 +349,7 @@ def _balance(
     for key in sorted({*lake, *source_totals}, key=str):
         provider, bill_id, cost = lake.get(key, (fallback, f"{id_}-{key[2]}", Decimal(0)))
         source_cost, count = source_totals.get(key, (Decimal(0), 0))
-        totals.append(PeriodTotal(provider, key[0], key[1], key[2], key[3], source_cost, cost, count, key[4], bill_id))
+        totals.append(
+            invoice.PeriodTotal(provider, key[0], key[1], key[2], key[3], source_cost, cost, count, key[4], bill_id)
+        )
     return tuple(totals)

@@ -18,6 +18,25 @@ Totals = dict[Key, tuple[Decimal, int]]
 
 
 @dataclass(frozen=True)
+class PeriodTotal:
+    """What a delivery says one account's lines of one day cost, beside what the lake will hold of them.
+
+    `bill_id` is the `delivery_id` of these charges: one for each billing period and provider.
+    """
+
+    provider: str
+    billing_account_id: str
+    sub_account_id: str | None
+    billing_period: str
+    currency: str
+    source_billed_cost: Decimal
+    lake_billed_cost: Decimal
+    source_rows: int
+    bill_day: date | None
+    bill_id: str
+
+
+@dataclass(frozen=True)
 class _Columns:
     amount: tuple[str, ...]
     account: str
