@@ -9,7 +9,8 @@ clouds   = ["aws", "gcp", "azure"]
 why = """
 A loop that calls an interface, a log level left on debug, a fleet that nobody stopped: what goes wrong shows on the bill on
 the same day and goes on until somebody looks. Usual cost is taken from the same weekdays of the last weeks, by medians, so that
-weekends, single peaks and slow growth do not count. A rise that has lasted a week is the new usual cost."""
+weekends, single peaks and slow growth do not count. A rise that has lasted a week is the new usual cost: it is told once,
+with low confidence, as a new level."""
 
 savings  = "none: the excess over the usual day is evidence"
 blind_to = "services with less than two weeks of history, which only their account's total shows; falls in cost; slow growth; days that the bill does not have yet"
@@ -290,6 +291,24 @@ flagged as (
         and effective_cost >= high * 1.25  -- peaks that come now and then are usual too
 ),
 
+-- a rise that goes on in steps is one rise
+steps as (
+    select
+        provider,
+        SubAccountId,
+        BillingCurrency,
+        rank,
+        service,
+        sku,
+        day,
+        effective_cost,
+        usual_cost,
+        coalesce(
+            day - lag(day) over (partition by provider, SubAccountId, BillingCurrency, rank, service, sku order by day) > $lasting_days, true
+        )::integer as begins
+    from flagged
+),
+
 numbered as (
     select
         provider,
@@ -301,11 +320,11 @@ numbered as (
         day,
         effective_cost,
         usual_cost,
-        day - (row_number() over (partition by provider, SubAccountId, BillingCurrency, rank, service, sku order by day))::integer as island
-    from flagged
+        sum(begins) over (partition by provider, SubAccountId, BillingCurrency, rank, service, sku order by day) as episode
+    from steps
 ),
 
-episodes as (
+peaks as (
     select
         provider,
         SubAccountId,
@@ -313,12 +332,47 @@ episodes as (
         rank,
         service,
         sku,
+        episode,
         min(day) as first_day,
         max(day) as last_day,
+        count(*) as days,
         sum(effective_cost) as effective_cost,
-        sum(usual_cost) as usual_cost
+        sum(usual_cost) as usual_cost,
+        min_by(usual_cost, day) as former_cost
     from numbered
-    group by provider, SubAccountId, BillingCurrency, rank, service, sku, island
+    group by provider, SubAccountId, BillingCurrency, rank, service, sku, episode
+),
+
+-- what came after tells an outlier from a new level
+episodes as (
+    select
+        peaks.provider,
+        peaks.SubAccountId,
+        peaks.BillingCurrency,
+        peaks.rank,
+        peaks.service,
+        peaks.sku,
+        peaks.first_day,
+        peaks.last_day,
+        peaks.days,
+        peaks.effective_cost,
+        peaks.usual_cost,
+        coalesce(
+            count(grid.day) >= $lasting_days and median(grid.effective_cost) >= greatest(peaks.former_cost, 0.01) * $lasting_ratio, false
+        ) as stays
+    from peaks
+    left join grid
+        on
+            peaks.provider = grid.provider
+            and peaks.SubAccountId is not distinct from grid.SubAccountId
+            and peaks.BillingCurrency = grid.BillingCurrency
+            and peaks.rank = grid.rank
+            and peaks.service is not distinct from grid.service
+            and peaks.sku is not distinct from grid.sku
+            and peaks.last_day < grid.day
+    group by
+        peaks.provider, peaks.SubAccountId, peaks.BillingCurrency, peaks.rank, peaks.service, peaks.sku, peaks.first_day, peaks.last_day, peaks.days,
+        peaks.effective_cost, peaks.usual_cost, peaks.former_cost
 ),
 
 -- one cause is told once, where it shows best: the service before its accelerators, both before the account
@@ -332,6 +386,8 @@ told as (
         episodes.sku,
         episodes.first_day,
         episodes.last_day,
+        episodes.days,
+        episodes.stays,
         episodes.effective_cost,
         episodes.usual_cost
     from episodes
@@ -342,8 +398,9 @@ told as (
             and episodes.BillingCurrency = better.BillingCurrency
             and episodes.rank > better.rank
             and (episodes.rank = 3 or episodes.service = better.service)
-            and episodes.first_day <= better.last_day
-            and episodes.last_day >= better.first_day
+            and episodes.first_day <= better.last_day + $lasting_days::integer
+            and episodes.last_day >= better.first_day - $lasting_days::integer
+    where not (episodes.stays and episodes.rank = 2)  -- one more machine of a type, within a service that did not notice
 ),
 
 usages as (
@@ -401,23 +458,27 @@ select
     0 as avoidable_cost,
     0 as avoidable_low,
     0 as avoidable_high,
-    'medium' as confidence,
+    case when told.stays then 'low' else 'medium' end as confidence,
     format(
-        '{} cost {:.2f} on {}, against {:.2f} on a usual day of that kind',
+        '{} cost {:.2f} {}, against {:.2f} on a usual day of that kind',
         concat_ws(' ', coalesce(told.service, 'the account'), told.sku),
-        (told.effective_cost / (date_diff('day', told.first_day, told.last_day) + 1))::double,
+        told.effective_cost::double / told.days,
         case
-            when told.last_day = told.first_day then strftime(told.first_day, '%Y-%m-%d')
-            else strftime(told.first_day, '%Y-%m-%d') || ' to ' || strftime(told.last_day, '%Y-%m-%d') || ' a day'
+            when told.last_day = told.first_day then 'on ' || strftime(told.first_day, '%Y-%m-%d')
+            when date_diff('day', told.first_day, told.last_day) + 1 = told.days
+                then 'on ' || strftime(told.first_day, '%Y-%m-%d') || ' to ' || strftime(told.last_day, '%Y-%m-%d') || ' a day'
+            else format('on {} days from ', told.days) || strftime(told.first_day, '%Y-%m-%d') || ' to ' || strftime(told.last_day, '%Y-%m-%d') || ' a day'
         end,
-        (told.usual_cost / (date_diff('day', told.first_day, told.last_day) + 1))::double
-    ) as reason,
+        told.usual_cost::double / told.days
+    )
+    || case when told.stays then '; it has stayed high since, so it is a new level rather than an outlier' else '' end as reason,
     told.sku,
     strftime(told.first_day, '%Y-%m-%d') as first_day,
     strftime(told.last_day, '%Y-%m-%d') as last_day,
     strftime(told.last_day + 1, '%Y-%m-%d') as day_after,
     told.usual_cost,
     told.effective_cost - told.usual_cost as excess_cost,
+    told.stays as stays_high,
     dearest.dearest_usage,
     dearest.dearest_resource
 from told
