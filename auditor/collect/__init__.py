@@ -73,7 +73,7 @@ def collect(settings: Settings, root: Path, spool: Path, progress: Progress, now
                 partial(module.collect, source, collection),
             )
             with step(progress, f"Collecting {source.name}"):
-                collection.attempt(whole, lambda _: None)
+                collection.attempt(whole, getattr(module, "explain", lambda _: None))
             _expire(folder, settings, start, now)
             folder.finish(budget.take(), datetime.now(UTC))
             made.append(Collected(source.name, folder.path, len(folder.entries), folder.problems))
@@ -81,12 +81,22 @@ def collect(settings: Settings, root: Path, spool: Path, progress: Progress, now
 
 
 def _expire(folder: LandingFolder, settings: Settings, start: datetime, now: datetime) -> None:
-    """Drops what was fetched too long ago; what a later collection kept or renewed is young again."""
+    """Drops what was fetched too long ago; what a later collection kept or renewed is young again.
+
+    Bills of one folder go together, with the youngest of them: what is left of a bill would be a wrong bill.
+    """
     oldest = {"billing": now - timedelta(days=settings.lake.landing_days)}
+    fetched = {name: datetime.fromisoformat(entry.fetched_at) for name, entry in folder.entries.items()}
+    youngest: dict[str, datetime] = {}
+    for name, entry in folder.entries.items():
+        if entry.kind == "billing":
+            place = name.rpartition("/")[0]
+            youngest[place] = max(youngest.get(place, fetched[name]), fetched[name])
     expired = [
         name
         for name, entry in folder.entries.items()
-        if datetime.fromisoformat(entry.fetched_at) < oldest.get(entry.kind, start)
+        if youngest.get(name.rpartition("/")[0] if entry.kind == "billing" else "", fetched[name])
+        < oldest.get(entry.kind, start)
     ]
     if expired:
         log.info("landing files expired source=%s files=%d", folder.path.name, len(expired))
