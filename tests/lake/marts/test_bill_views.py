@@ -58,6 +58,24 @@ def test_locations_become_regions_through_the_bills_own_rows(lake: Lake) -> None
     assert lake.rows("select from_region_id, to_region_id, EffectiveCost from transfers") == [("eu-west-1", None, 3)]
 
 
+@pytest.mark.parametrize(
+    ("usage_type", "ends"),
+    [
+        ("USE1-APS3-AWS-Out-Bytes", ("us-east-1", "ap-south-1")),
+        ("USE1-APS3-AWS-In-Bytes", ("ap-south-1", "us-east-1")),
+        ("EU-EUC1-AWS-Out-ABytes", ("eu-west-1", "eu-central-1")),
+        ("USE1-ZZZ9-AWS-Out-Bytes", ("us-east-1", None)),
+        ("USE1-DataTransfer-Out-Bytes", (None, None)),
+    ],
+)
+def test_the_codes_of_a_usage_type_tell_both_ends(
+    lake: Lake, usage_type: str, ends: tuple[str | None, str | None]
+) -> None:
+    kind = "transfer.inter_region"
+    lake.charge(usage_kind=kind, x_UsageType=usage_type, day="2026-09-02", EffectiveCost=3).build()
+    assert lake.rows("select from_region_id, to_region_id, EffectiveCost from transfers") == [(*ends, 3)]
+
+
 def test_gateway_hours_are_a_transfer_kind_without_bytes(lake: Lake) -> None:
     lake.charge(
         usage_kind="nat.hours",
