@@ -7,7 +7,7 @@ C x (1 - product of (1 - s / C)): the order decides which finding is credited, n
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_DOWN, Decimal, localcontext
 
@@ -63,7 +63,8 @@ def settle(findings: Sequence[Finding], rules: Iterable[Rule]) -> list[Finding]:
 
     High and medium confidence first, low on what they left; within that by stage. Of exclusive alternatives on one
     resource and cost line the best counts, the others name it in `instead_of`. A finding about several resources
-    (`evidence.members`) draws on each of them in equal parts. Sorted by net savings, then id.
+    (`evidence.members`) draws on each by its cost, where findings of its own tell it, and on the others in equal parts.
+    Sorted by net savings, then id.
     """
     by_id = {rule.id: rule for rule in rules}
     lines = {rule_id: tuple(sorted(rule.cost_line)) for rule_id, rule in by_id.items()}
@@ -86,10 +87,10 @@ def severity_of(monthly_savings_net: Decimal) -> str:
 
 def _net(findings: Sequence[Finding], lines: dict[str, Line]) -> list[Finding]:
     ledgers: dict[Key, _Ledger] = defaultdict(_Ledger)
+    shares = _shares(findings, lines)
     for finding in findings:
-        keys = _keys(finding)
-        for key in keys:
-            ledgers[key].widen(lines.get(finding.rule_id, ()), _avoidable(finding) / len(keys))
+        for key, share in shares[finding.id].items():
+            ledgers[key].widen(lines.get(finding.rule_id, ()), _avoidable(finding) * share)
     for ledger in ledgers.values():
         ledger.close()
     winners = _winners(findings, lines)
@@ -99,13 +100,39 @@ def _net(findings: Sequence[Finding], lines: dict[str, Line]) -> list[Finding]:
         if winner is not None and winner.id != finding.id:
             settled.append(replace(finding, monthly_savings_net=_NIL, instead_of=(winner.id,)))
             continue
-        keys = _keys(finding)
         taken = sum(
-            (ledgers[key].take(lines.get(finding.rule_id, ()), finding.monthly_savings / len(keys)) for key in keys),
+            (
+                ledgers[key].take(lines.get(finding.rule_id, ()), finding.monthly_savings * share)
+                for key, share in shares[finding.id].items()
+            ),
             _NIL,
         )
         settled.append(replace(finding, monthly_savings_net=taken.quantize(_SMALLEST, ROUND_DOWN), instead_of=()))
     return settled
+
+
+def _shares(findings: Sequence[Finding], lines: dict[str, Line]) -> dict[str, dict[Key, Decimal]]:
+    """By finding id: which part of it falls on each of its resources, adding up to one.
+
+    Equal parts of a cluster would make a small member dearer than it is, and more could be saved on it than it costs.
+    """
+    known: dict[tuple[Key, Line], Decimal] = defaultdict(Decimal)
+    for finding in findings:
+        keys = _keys(finding)
+        if len(keys) == 1:
+            line = (keys[0], lines.get(finding.rule_id, ()))
+            known[line] = max(known[line], _avoidable(finding))
+    return {finding.id: _split(finding, known, lines.get(finding.rule_id, ())) for finding in findings}
+
+
+def _split(finding: Finding, known: Mapping[tuple[Key, Line], Decimal], line: Line) -> dict[Key, Decimal]:
+    keys = _keys(finding)
+    costs = {key: known[key, line] for key in keys if known.get((key, line))}
+    rest = max(_avoidable(finding) - sum(costs.values(), _NIL), _NIL)
+    silent = [key for key in keys if key not in costs]
+    costs |= dict.fromkeys(silent, rest / len(silent) if silent else _NIL)
+    total = sum(costs.values(), _NIL)
+    return {key: cost / total if total else _ONE / len(keys) for key, cost in costs.items()}
 
 
 def _avoidable(finding: Finding) -> Decimal:

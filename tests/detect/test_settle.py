@@ -72,6 +72,22 @@ def findings(draw: st.DrawFn) -> list[Finding]:
     """Findings on three resources whose cost every rule sees alike, a line being a part of the whole."""
     made = []
     costs = {name: (draw(money), draw(money), draw(money)) for name in ("i-1", "i-2", "i-3")}
+    for number in range(draw(st.integers(0, 2))):
+        members = draw(st.lists(st.sampled_from(sorted(costs)), min_size=2, max_size=3, unique=True))
+        cost = sum((sum(costs[name], Decimal(0)) for name in members), Decimal(0))
+        part = draw(st.integers(0, 100))
+        made.append(
+            finding(
+                draw(st.sampled_from(STAGES)),
+                (),
+                None,
+                cost,
+                (cost * part / 100).quantize(Decimal("0.01")),
+                confidence=draw(st.sampled_from(CONFIDENCES)),
+                subject=f"cluster {number}",
+                members=members,
+            )
+        )
     for number in range(draw(st.integers(0, 9))):
         resource = draw(st.sampled_from(sorted(costs)))
         line = draw(st.sampled_from(LINES))
@@ -100,11 +116,47 @@ def total(settled: list[Finding], *, low: bool = False) -> Decimal:
 @given(findings())
 def test_the_net_savings_of_a_resource_never_exceed_its_cost(made: list[Finding]) -> None:
     settled = settle(made, RULES)
-    for resource in {each.resource_id for each in made}:
+    for resource in {each.resource_id for each in made if each.resource_id}:
         own = [each for each in settled if each.resource_id == resource]
         costs = {COST_LINE[each.rule_id]: each.monthly_cost for each in own}
         assert total(own, low=True) <= costs.get((), sum(costs.values(), Decimal(0)))
     assert all(Decimal(0) <= each.monthly_savings_net <= each.monthly_savings for each in settled)
+
+
+@st.composite
+def estates(draw: st.DrawFn) -> tuple[list[Finding], Decimal]:
+    """Findings on whole machines and on clusters of them, and what the machines cost together."""
+    costs = {f"i-{number}": draw(money) for number in range(4)}
+    made = []
+    for number in range(draw(st.integers(1, 7))):
+        members = draw(st.lists(st.sampled_from(sorted(costs)), min_size=1, max_size=4, unique=True))
+        cost = sum((costs[name] for name in members), Decimal(0))
+        savings = (cost * draw(st.integers(0, 100)) / 100).quantize(Decimal("0.01"))
+        alone = len(members) == 1
+        made.append(
+            finding(
+                draw(st.sampled_from(STAGES)),
+                (),
+                members[0] if alone else None,
+                cost,
+                savings,
+                confidence=draw(st.sampled_from(CONFIDENCES)),
+                subject=str(number),
+                members=None if alone else members,
+            )
+        )
+    # each machine has a finding of its own, as the clusters' shares rest on them
+    made += [finding("buy", (), name, cost, 0, subject=name) for name, cost in costs.items()]
+    return made, sum(costs.values(), Decimal(0))
+
+
+@settings(max_examples=100, deadline=None)
+@given(estates())
+def test_machines_and_their_clusters_never_save_more_than_the_machines_cost(
+    estate: tuple[list[Finding], Decimal],
+) -> None:
+    made, cost = estate
+    assert total(settle(made, RULES), low=True) <= cost
 
 
 @settings(max_examples=60, deadline=None)
@@ -182,6 +234,18 @@ def test_a_cluster_draws_on_its_members() -> None:
         each.subject: each.monthly_savings_net for each in settle([finding("remove", savings=100), cluster], RULES)
     }
     assert settled == {"s": 100, "cluster": 50}
+
+
+def test_a_cluster_takes_little_from_a_member_that_costs_little() -> None:
+    small = finding("remove", resource="i-1", cost=10, savings=10, subject="small")
+    large = finding("remove", resource="i-2", cost=190, savings=190, subject="large")
+    cluster = finding("fix_path", resource=None, cost=200, savings=100, members=["i-1", "i-2"], subject="cluster")
+    assert total(settle([small, large, cluster], RULES)) == 200
+
+
+def test_nothing_used_saves_nothing() -> None:
+    made = [finding("remove", cost=0, savings=0), finding("buy", cost=0, savings=0)]
+    assert total(settle(made, RULES), low=True) == 0
 
 
 def test_severity_follows_the_net_money_unless_the_rule_states_it() -> None:
