@@ -13,7 +13,7 @@ from auditor.journal import Problem
 from auditor.settings import AzureSource
 
 # An export of another type is no bill: PriceSheet, ReservationDetails, ReservationRecommendations, …
-_COST_TYPES = {"actualcost", "usage", "amortizedcost", "focuscost"}
+COST_TYPES = {"actualcost", "usage", "amortizedcost", "focuscost"}
 _SETTLED = 10  # days after a month's end; Microsoft restates a month for 5 days at most
 _ROWS = 5000  # of a page, the most that the Query API gives
 
@@ -49,7 +49,7 @@ def exports_of(azure: Azure, scope: str) -> list[str]:
         about = export.get("properties") or {}
         kind = str((about.get("definition") or {}).get("type") or "").lower()
         url = place_of(export)
-        if kind in _COST_TYPES and url:
+        if kind in COST_TYPES and url:
             places.setdefault("focus" if kind == "focuscost" else "cost", []).append(url)
     return list(dict.fromkeys(places.get("cost") or places.get("focus") or []))
 

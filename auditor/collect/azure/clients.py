@@ -213,7 +213,7 @@ class Azure:
             lambda: BlobServiceClient(
                 url,
                 credential=None if self._is_local else self.credential,
-                retry_policy=StorePatience(initial_backoff=1, retry_total=_RETRIES),
+                retry_policy=StorePatience(initial_backoff=1, increment_base=2, retry_total=_RETRIES),
                 max_single_get_size=CHUNK,
                 max_chunk_get_size=CHUNK,
                 user_agent=_AGENT,

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from auditor.checks import Check
 from auditor.collect.azure import bills, inventory, objects
 from auditor.collect.azure.clients import Azure, explain, raw
 from auditor.collect.budget import Budget
-from auditor.errors import SourceError
+from auditor.collect.work import in_words
 from auditor.settings import AzureSource, Limits
 
 _STALE = timedelta(days=2)  # a daily export runs once a day, and its newest costs are a day old
@@ -16,7 +17,7 @@ _LATE = timedelta(hours=3)
 _MANIFESTS = 3  # newest ones that are looked into
 _EXPORT = (
     "az costmanagement export create --name auditor-{kind} --type {type} --scope {scope} --timeframe MonthToDate "
-    "--recurrence Daily --recurrence-period from=TODAY to=2036-01-01 --storage-account-id STORAGE_ACCOUNT_ID "
+    "--recurrence Daily --recurrence-period from=TODAYT00:00:00Z to=2036-01-01T00:00:00Z --schedule-status Active --storage-account-id STORAGE_ACCOUNT_ID "
     "--storage-container exports --storage-directory {kind}"
 )
 
@@ -31,40 +32,39 @@ def check(source: AzureSource) -> Iterator[Check]:
             "bad", f"{subject}: bill", "neither `exports` nor `scopes` is set, so that no costs are read",
             'name a scope, for example scopes = ["/subscriptions/ID"], or where exports lie',
         )  # fmt: skip
-    for scope in source.scopes:
-        yield from _guarded(f"{subject}: exports of {scope}", lambda scope=scope: _scope(azure, scope))  # type: ignore[misc]
     urls = list(source.exports)
-    for url in urls:
-        yield from _guarded(f"{subject}: {url.partition('?')[0]}", lambda url=url: _export(azure, url, now))  # type: ignore[misc]
+    for scope in source.scopes:
+        yield from _guarded(f"{subject}: exports of {scope}", partial(_scope, azure, scope, urls))
+    for url in dict.fromkeys(urls):
+        yield from _guarded(f"{subject}: {url.partition('?')[0]}", partial(_export, azure, url, now))
     if source.inventory or source.metrics:
-        yield from _guarded(f"{subject}: subscriptions", lambda: _subscriptions(azure, source))
+        yield from _guarded(f"{subject}: subscriptions", partial(_subscriptions, azure, source))
     if source.metrics:
-        yield from _guarded(f"{subject}: metrics", lambda: _metrics(azure, source, now))
-        yield from _guarded(f"{subject}: GPU metrics", lambda: _gpus(azure, source))
-
-
-def _guarded(subject: str, look: Callable[[], Iterator[tuple[str, str, str | None]]]) -> Iterator[Check]:
-    try:
-        for state, text, fix in look():
-            yield Check(state, subject, text, fix)
-    except Exception as error:
-        refusal = explain(error)
-        if refusal is not None:
-            yield Check("bad", subject, refusal.reason, refusal.fix)
-        elif isinstance(error, SourceError):
-            yield Check("bad", subject, str(error))
-        else:
-            raise
+        yield from _guarded(f"{subject}: metrics", partial(_metrics, azure, source, now))
+        yield from _guarded(f"{subject}: GPU metrics of machines", partial(_gpus, azure, source))
+        yield from _guarded(f"{subject}: GPU metrics of Azure ML", partial(_ml_gpus, azure, source, now))
 
 
 _Said = Iterator[tuple[str, str, str | None]]
 
 
-def _scope(azure: Azure, scope: str) -> _Said:
+def _guarded(subject: str, look: Callable[[], _Said]) -> Iterator[Check]:
+    try:
+        for state, text, fix in look():
+            yield Check(state, subject, text, fix)
+    except Exception as error:
+        refusal = in_words(error, explain)
+        yield Check("bad", subject, refusal.reason, refusal.fix)
+
+
+def _scope(azure: Azure, scope: str, urls: list[str]) -> _Said:
     costs: dict[str, dict[str, Any]] = {}
     for export in bills.exports(azure, scope):
         kind = str(((export.get("properties") or {}).get("definition") or {}).get("type") or "").lower()
         costs.setdefault("actualcost" if kind == "usage" else kind, export)
+        url = bills.place_of(export)
+        if kind in bills.COST_TYPES and url:
+            urls.append(url)
     if not {"actualcost", "amortizedcost", "focuscost"} & costs.keys():
         yield (
             "warn",
@@ -72,7 +72,8 @@ def _scope(azure: Azure, scope: str) -> _Said:
             _make(scope, "actual"),
         )
         return
-    for kind, export in costs.items():
+    for kind in sorted(costs.keys() & bills.COST_TYPES):
+        export = costs[kind]
         runs = (((export.get("properties") or {}).get("runHistory") or {}).get("value")) or []
         last = (runs[0].get("properties") or {}) if runs else {}
         told = f"{kind} export {export.get('name')}"
@@ -160,33 +161,55 @@ def _metrics(azure: Azure, source: AzureSource, now: datetime) -> _Said:
     if machine is None:
         yield "ok", "no virtual machine runs, so that there is nothing to ask", None
         return
-    with azure.asking("monitor:metrics.getBatch", str(machine["id"])):
-        answer = azure.metrics(str(machine["location"]).lower()).query_resources(
-            resource_ids=[machine["id"]],
-            metric_namespace="microsoft.compute/virtualmachines",
-            metric_names=["Percentage CPU"],
-            timespan=(now - timedelta(days=1), now),
-            granularity=timedelta(hours=1),
-            aggregations=["Average"],
-        )
-    times = [
-        point.timestamp
-        for result in answer
-        for metric in result.metrics
-        for series in metric.timeseries
-        for point in series.data
-        if point.average is not None
-    ]
-    if not times:
+    newest = _newest(azure, machine, "microsoft.compute/virtualmachines", "Percentage CPU", None, now)
+    if newest is None:
         yield (
             "warn",
             f"{machine['id']} runs and has no CPU metric of the last day",
             "see Metrics of that machine in the portal",
         )
-    elif now - max(times) > _LATE:
-        yield "warn", f"the newest sample is of {max(times):%Y-%m-%d %H:%M} UTC", None
+    elif now - newest > _LATE:
+        yield "warn", f"the newest sample is of {newest:%Y-%m-%d %H:%M} UTC", None
     else:
-        yield "ok", f"flowing, the newest hour is {max(times):%Y-%m-%d %H:%M} UTC", None
+        yield "ok", f"flowing, the newest hour is {newest:%Y-%m-%d %H:%M} UTC", None
+
+
+def _newest(
+    azure: Azure, thing: dict[str, Any], namespace: str, metric: str, condition: str | None, now: datetime
+) -> datetime | None:
+    """Time of the newest hour of the last day in which the metric has a figure."""
+    with azure.asking("monitor:metrics.getBatch", str(thing["id"])):
+        answer = azure.metrics(str(thing["location"]).lower()).query_resources(
+            resource_ids=[thing["id"]],
+            metric_namespace=namespace,
+            metric_names=[metric],
+            timespan=(now - timedelta(days=1), now),
+            granularity=timedelta(hours=1),
+            aggregations=["Average"],
+            filter=condition,
+        )
+    times = [
+        point.timestamp
+        for result in answer
+        for one in result.metrics
+        for series in one.timeseries
+        for point in series.data
+        if point.average is not None
+    ]
+    return max(times, default=None)
+
+
+def _ml_gpus(azure: Azure, source: AzureSource, now: datetime) -> _Said:
+    namespace = "microsoft.machinelearningservices/workspaces"
+    workspace = _one(azure, source, f"type =~ '{namespace}'")
+    if workspace is None:
+        yield "ok", "no workspace of Azure ML", None
+        return
+    newest = _newest(azure, workspace, namespace, "GpuUtilizationPercentage", "DeviceId eq '*'", now)
+    if newest is None:
+        yield "ok", f"none in {workspace['id']} for a day: no job or instance with accelerators ran there", None
+    else:
+        yield "ok", f"flowing, the newest hour is {newest:%Y-%m-%d %H:%M} UTC", None
 
 
 def _gpus(azure: Azure, source: AzureSource) -> _Said:
