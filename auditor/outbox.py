@@ -292,7 +292,8 @@ def _hand_over(
         )
     elif delivery.files:
         with _rendered(report.document, report.extras, delivery.files.formats) as files:
-            deliver.drop(files, delivery.files.path, report.run_id, handing_over)
+            place = delivery.files
+            deliver.drop(files, place.path, report.run_id, handing_over, endpoint_url=place.endpoint_url)
 
 
 def compose_mail(

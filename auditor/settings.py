@@ -385,6 +385,16 @@ class FilesOutlet(_Outlet):
 
     path: str = Field(description="a folder, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://ACCOUNT/CONTAINER/PREFIX")
     formats: list[str] = Field(default_factory=lambda: ["html", "json", "csv"])
+    endpoint_url: Endpoint | None = Field(None, description=_ENDPOINT)
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_place(cls, path: str) -> str:
+        scheme, slashes, rest = path.partition("://")
+        names = rest.split("/")[: 2 if scheme == "az" else 1]
+        if slashes and (scheme not in ("s3", "gs", "az") or not all(names) or (scheme, len(names)) == ("az", 1)):
+            raise ValueError(f"{path} is no place: wanted {cls.model_fields['path'].description}")
+        return path
 
 
 class Delivery(_Table):
