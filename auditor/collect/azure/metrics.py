@@ -8,14 +8,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from azure.core.exceptions import AzureError, IncompleteReadError, ServiceResponseError
+from azure.core.exceptions import IncompleteReadError, ServiceResponseError
 
 from auditor.collect.azure.clients import Azure, CallFailed, explain
 from auditor.collect.azure.inventory import Found, Thing
@@ -30,6 +30,7 @@ _TOP = 100_000  # series of a resource: without it Azure gives 10 and does not s
 _PRICE = Decimal("0.00001")
 _TRIES = 3  # of an answer that breaks off in the middle, which the client itself does not ask for again
 _HOUR = timedelta(hours=1)
+_TOO_MUCH = (413, 504)
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def collect(azure: Azure, found: Found, c: Collection) -> None:
     lock = threading.Lock()
 
     def run(batch: _Batch) -> None:
-        _fetch(azure, batch, c)
+        _fetch_or_split(azure, batch, c)
         with lock:
             done.add(batch.file)
 
@@ -220,6 +221,18 @@ def _windows(start: datetime, end: datetime) -> Iterable[tuple[datetime, datetim
         start = last
 
 
+def _fetch_or_split(azure: Azure, batch: _Batch, c: Collection) -> None:
+    """One call, or two of half the resources where Azure finds that the answer would be too large or take too long."""
+    try:
+        _fetch(azure, batch, c)
+    except CallFailed as error:
+        if getattr(error.error, "status_code", None) not in _TOO_MUCH or len(batch.ids) == 1:
+            raise
+        half = len(batch.ids) // 2
+        for ids in (batch.ids[:half], batch.ids[half:]):
+            _fetch_or_split(azure, replace(batch, ids=ids), c)
+
+
 def _fetch(azure: Azure, batch: _Batch, c: Collection) -> None:
     if batch.file in c.folder.entries:  # put down before a collection was broken off
         return
@@ -270,17 +283,17 @@ class _Count:
 
 def _ask(azure: Azure, batch: _Batch, c: Collection) -> _Count:
     """One call, written as it comes: an answer of 50 machines and a month may have 50 MB."""
-    count = _Count()
+    count, where = _Count(), f"/subscriptions/{batch.subscription}"
 
     def take(_: Any, blocks: Iterator[bytes], __: Any) -> dict[str, Any]:
         c.folder.write(
-            batch.file, _packed(blocks, count, azure), kind="telemetry", now=c.now, account_id=batch.subscription,
+            batch.file, _packed(blocks, count, azure, where), kind="telemetry", now=c.now, account_id=batch.subscription,
             region=batch.region, period=f"{batch.start.isoformat()}/{batch.end.isoformat()}",
         )  # fmt: skip
         return {"values": []}  # what the client itself would make of it is not needed
 
     question = batch.question
-    with azure.asking("monitor:metrics.getBatch", f"/subscriptions/{batch.subscription}", money=_PRICE):
+    with azure.asking("monitor:metrics.getBatch", where, money=_PRICE):
         azure.metrics(batch.region).query_resources(
             resource_ids=batch.ids,
             metric_namespace=batch.namespace,
@@ -296,16 +309,14 @@ def _ask(azure: Azure, batch: _Batch, c: Collection) -> _Count:
     return count
 
 
-def _packed(blocks: Iterable[bytes], count: _Count, azure: Azure) -> Iterator[bytes]:
+def _packed(blocks: Iterable[bytes], count: _Count, azure: Azure, where: str) -> Iterator[bytes]:
     """The answer as gzip. Raises SourceError where it ends before its last brace."""
     packer = zlib.compressobj(3, wbits=31)
-    try:
+    with azure.asking("monitor:metrics.getBatch", where, calls=0):  # what breaks here would pass for a full disk
         for block in blocks:
             azure.budget.spend("monitor:metrics.getBatch", calls=0, bytes_=len(block))
             count.see(block)
             yield packer.compress(block)
-    except AzureError as error:
-        raise CallFailed("monitor:metrics.getBatch", "", error) from error
     if not count.last.rstrip().endswith(b"}"):
         raise SourceError("the answer broke off in its middle")
     yield packer.flush()

@@ -237,6 +237,7 @@ UNITS = {
 class _Handler(http.server.BaseHTTPRequestHandler):
     cloud: Cloud
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self._handle()

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from auditor.collect.azure import objects
+from auditor.collect.budget import Budget
+from auditor.collect.folder import LandingFolder
+from auditor.collect.local import gather
 from auditor.journal import Journal
 from auditor.settings import Limits
 from tests.collect.azure.conftest import ACCOUNT
@@ -170,6 +174,55 @@ def test_a_run_of_which_one_file_is_denied_does_not_show_and_the_older_stays(
     stored.seen.clear()
     assert bills(pull(exports=[place(container)], **NOTHING_ELSE)) == newer
     assert len(asked(stored)) == 1  # the other part lay there already
+
+
+def test_a_kill_in_the_middle_of_a_run_shows_nothing_of_it_and_what_came_is_kept(
+    container: Any, stored: Cloud, pull: Pull, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    older = export(container, RUNS[0], "2026-10-01T06:00:00Z")
+    pull(exports=[place(container)], **NOTHING_ELSE)
+    newer = export(container, RUNS[1], "2026-10-02T06:00:00Z")
+    download = objects._download
+
+    def dying(azure: Any, where: Any, blob: objects.Blob, *rest: Any, **more: Any) -> None:
+        if "part_1" in blob.name:
+            raise Killed
+        download(azure, where, blob, *rest, **more)
+
+    monkeypatch.setattr(objects, "_download", dying)
+    with pytest.raises(Killed):
+        pull(exports=[place(container)], **NOTHING_ELSE)
+    (tmp_path / "spool").mkdir()
+    shown, _ = gather([str(tmp_path / "azure")], tmp_path / "spool")
+    assert sorted(file.name for file in shown if "part_" in file.name) == [f"azure/{name}" for name in older]
+    monkeypatch.setattr(objects, "_download", download)
+    stored.seen.clear()
+    assert bills(pull(exports=[place(container)], **NOTHING_ELSE)) == newer
+    assert ["part_1" in path for path in asked(stored)] == [True]
+
+
+def test_a_manifest_that_is_no_json_is_told_and_its_run_still_counts(container: Any, stored: Cloud, pull: Pull) -> None:
+    names = export(container, RUNS[0], "2026-10-01T06:00:00Z")
+    container.upload_blob(f"costs/daily/20261001-20261031/{RUNS[0]}/manifest.json", b"{ torn", overwrite=True)
+    journal = pull(exports=[place(container)], **NOTHING_ELSE)
+    assert bills(journal) == names
+    assert ["the manifest is no JSON" in problem.reason for problem in journal.problems] == [True]
+
+
+def test_a_place_of_any_kind_is_mirrored_as_scan_does_it(container: Any, stored: Cloud, tmp_path: Path) -> None:
+    export(container, RUNS[0], "2026-10-01T06:00:00Z")
+    newest = export(container, RUNS[1], "2026-10-02T06:00:00Z")
+    container.upload_blob("costs/metrics.csv", b"time,resource_id,metric,value\n")
+    folder = LandingFolder(tmp_path / "mirror", "az", "azure", NOW)
+    url = f"az://{ACCOUNT}/{container.container_name}/costs"
+    wanted: dict[str, Any] = {"endpoint_url": stored.url, "kind": "billing", "months": None}
+    names = objects.fetch(url, folder, Budget(Limits()), NOW, **wanted)
+    beside = f"billing/{ACCOUNT}/{container.container_name}/costs/metrics.csv"
+    assert sorted(name for name in names if not name.endswith("manifest.json")) == sorted([*newest, beside])
+    assert set(names) == set(folder.entries)
 
 
 def test_a_busy_store_is_asked_again_as_it_says(container: Any, stored: Cloud, pull: Pull) -> None:

@@ -52,7 +52,7 @@ def telemetry(journal: Journal) -> list[str]:
 
 
 def test_fifty_resources_of_one_subscription_and_type_share_a_call(estate: Cloud, pull: Pull) -> None:
-    journal = pull(days=1, **ONLY)
+    journal = pull(days=0, **ONLY)
     assert journal.problems == []
     counts = sorted(
         (seen.path.split("/")[2], seen.query.get("filter", ""), len(seen.body["resourceids"]))
@@ -73,21 +73,21 @@ def test_a_month_and_more_is_asked_in_windows_of_thirty_days(estate: Cloud, pull
 
 
 def test_a_second_pull_in_the_same_hour_asks_for_no_metric(estate: Cloud, pull: Pull) -> None:
-    first = pull(days=1, **ONLY)
+    first = pull(days=0, **ONLY)
     estate.seen.clear()
-    second = pull(days=1, **ONLY)
+    second = pull(days=0, **ONLY)
     assert batches(estate) == []
     assert second.entries == first.entries
 
 
 def test_a_later_pull_asks_for_the_hours_since_and_all_of_what_is_new(estate: Cloud, pull: Pull) -> None:
     estate.resources = [machine(ML, "vm-old")]
-    pull(days=1, **ONLY)
+    pull(days=0, **ONLY)
     estate.seen.clear()
     estate.resources.append(machine(ML, "vm-new"))
-    pull(now=NOW + timedelta(hours=5), days=1, **ONLY)
+    pull(now=NOW + timedelta(hours=5), days=0, **ONLY)
     asked = {(seen.body["resourceids"][0].rpartition("/")[2], seen.query["starttime"][:13]) for seen in batches(estate)}
-    assert asked == {("vm-old", "2026-10-03T05"), ("vm-new", "2026-10-02T00")}
+    assert asked == {("vm-old", "2026-10-03T05"), ("vm-new", "2026-10-03T00")}
 
 
 def test_files_wholly_before_the_window_are_dropped(estate: Cloud, pull: Pull) -> None:
@@ -128,7 +128,7 @@ def test_overlapping_hours_are_counted_once(estate: Cloud, pull: Pull, tmp_path:
 
 def test_throttling_of_one_batch_is_waited_out(estate: Cloud, pull: Pull) -> None:
     estate.once(lambda seen: ":getBatch" in seen.path, throttled(Retry_After="0.05"), throttled(Retry_After="0.05"))
-    journal = pull(days=1, **ONLY)
+    journal = pull(days=0, **ONLY)
     assert journal.problems == []
     assert len(telemetry(journal)) == 7
 
@@ -136,14 +136,14 @@ def test_throttling_of_one_batch_is_waited_out(estate: Cloud, pull: Pull) -> Non
 def test_a_denied_subscription_costs_no_other_its_metrics_and_is_asked_again(estate: Cloud, pull: Pull) -> None:
     denying = [True]
     estate.faults.append(lambda seen: denied() if denying[0] and f"{APPS}/metrics" in seen.path else None)
-    journal = pull(days=1, **ONLY)
+    journal = pull(days=0, **ONLY)
     assert {(problem.account_id, problem.region) for problem in journal.problems} == {(APPS, "eastus")}
     fix = journal.problems[0].fix
     assert fix is not None and "Microsoft.Insights/Metrics/Read" in fix and f"/subscriptions/{APPS}" in fix
     assert len(telemetry(journal)) == 5
     denying[0] = False
     estate.seen.clear()
-    journal = pull(days=1, **ONLY)
+    journal = pull(days=0, **ONLY)
     assert {seen.path.split("/")[2] for seen in batches(estate)} == {APPS}
     assert len(telemetry(journal)) == 7
 
@@ -152,12 +152,24 @@ def test_an_answer_that_is_cut_is_asked_for_again_and_never_half(estate: Cloud, 
     estate.resources = [nat()]
     cuts = [500]
     estate.cut_after = lambda seen: cuts.pop() if cuts and ":getBatch" in seen.path else None
-    journal = pull(days=1, **ONLY)
+    journal = pull(days=0, **ONLY)
     (name,) = telemetry(journal)
     document = json.loads(gzip.decompress((tmp_path / "azure" / name).read_bytes()))
-    assert len(document["values"][0]["value"][0]["timeseries"][0]["data"]) == 24 + 6
+    assert len(document["values"][0]["value"][0]["timeseries"][0]["data"]) == 6
     assert not cuts
     assert journal.problems == []
+
+
+def test_a_batch_that_is_too_large_for_azure_is_halved(estate: Cloud, pull: Pull) -> None:
+    estate.resources = estate.resources[:40]
+    too_large = (413, {}, b'{"error": {"code": "RequestEntityTooLarge", "message": "too large"}}')
+    estate.always(lambda seen: ":getBatch" in seen.path and len(seen.body["resourceids"]) > 10, too_large)
+    journal = pull(days=0, **ONLY)
+    assert journal.problems == []
+    assert len(telemetry(journal)) == 4 + 4
+    estate.seen.clear()
+    pull(days=0, **ONLY)
+    assert batches(estate) == []
 
 
 def test_after_a_kill_only_what_is_missing_is_asked_for(
@@ -178,12 +190,12 @@ def test_after_a_kill_only_what_is_missing_is_asked_for(
 
     monkeypatch.setattr(metrics, "_ask", dying)
     with pytest.raises(Killed):
-        pull(days=1, limits=Limits(parallel=1), **ONLY)
+        pull(days=0, limits=Limits(parallel=1), **ONLY)
     monkeypatch.setattr(metrics, "_ask", ask)
     lying = len(list((tmp_path / "azure" / "telemetry").rglob("*.gz")))
     assert lying >= 3
     estate.seen.clear()
-    journal = pull(days=1, limits=Limits(parallel=1), **ONLY)
+    journal = pull(days=0, limits=Limits(parallel=1), **ONLY)
     assert len(batches(estate)) == 7 - lying
     assert len(telemetry(journal)) == 7
     assert journal.problems == []
@@ -194,19 +206,19 @@ def test_more_series_than_were_asked_for_are_told(estate: Cloud, pull: Pull, mon
 
     monkeypatch.setattr(metrics, "_TOP", 12)
     estate.resources = [machine(ML, "vm-a")]
-    (problem,) = pull(days=1, **ONLY).problems
+    (problem,) = pull(days=0, **ONLY).problems
     assert "12 series of one resource" in problem.reason
 
 
 def test_calls_are_booked_with_their_price(estate: Cloud, pull: Pull) -> None:
-    journal = pull(days=1, **ONLY)
+    journal = pull(days=0, **ONLY)
     (used,) = [usage for usage in journal.usage if usage.api == "monitor:metrics.getBatch"]
     assert (used.calls, str(used.money)) == (7, "0.00007")
     assert used.bytes > 10_000
 
 
 def test_a_cap_on_money_stops_the_metrics(estate: Cloud, pull: Pull) -> None:
-    journal = pull(days=1, limits=Limits(money="0.00003", parallel=1), **ONLY)  # type: ignore[arg-type]
+    journal = pull(days=0, limits=Limits(money="0.00003", parallel=1), **ONLY)  # type: ignore[arg-type]
     assert len(telemetry(journal)) == 3
     assert len(journal.problems) == 4
     assert "[limits] money" in journal.problems[0].reason
