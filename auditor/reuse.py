@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _STEP, _COARSE_STEP = 0.05, 2.0
 # What may be gone by the next run: a failure for such a reason is tried again.
 _PASSING = re.compile(r"(?i)memory|space|permission|denied|errno|time[d ]*out|input/output|interrupt|too many open")
+_LOOKED_BACK = 20  # runs
+EXPORT = "export of bills as FOCUS"  # the note of a run that audits nothing
 RESOLVED_DAYS = 366  # what was resolved earlier is told by then
 
 
@@ -110,11 +112,16 @@ class Before:
 
 
 def newest_run(state: State) -> Before | None:
-    """The newest run, if the next one may be like it. After a run that broke off everything is read again."""
-    for run in state.runs_list(limit=1):
+    """The newest run, if the next one may be like it. After a run that broke off everything is read again.
+
+    An export of bills that were known is passed over.
+    """
+    for run in state.runs_list(limit=_LOOKED_BACK):
         record = state.run_inputs(run.id) if run.status in ("complete", "partial") else None
         if record is not None:
             return Before(run.id, Inputs.from_record(record))
+        if run.status != "complete" or run.note != EXPORT or state.deliveries(status=None, run_id=run.id):
+            return None
     return None
 
 

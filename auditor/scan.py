@@ -57,7 +57,7 @@ def scan(request: ScanRequest, progress: Progress, now: datetime) -> ScanResult:
     """
     asked = reuse.asked(request)
     with (
-        _workplace(request) as (data_dir, spool),
+        workplace(request) as (data_dir, spool),
         _open_state(request, data_dir) as state,
         state.run_lock(f"scan on {socket.gethostname()}, process {os.getpid()}", wait=timedelta(minutes=10)) as lock,
     ):
@@ -115,7 +115,7 @@ def _finish(state: State, run_id: str, told: reuse.Told, exit_status: int) -> No
 
 
 @contextmanager
-def _workplace(request: ScanRequest) -> Iterator[tuple[Path, Path]]:
+def workplace(request: ScanRequest) -> Iterator[tuple[Path, Path]]:
     """The data directory (a temporary one that leaves nothing behind, unless one is named) and the spool."""
     chosen = request.data_dir or request.settings.lake.data_dir
     with tempfile.TemporaryDirectory(prefix="auditor-", ignore_cleanup_errors=True) as scratch:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from auditor.cli import collect, findings, rules, runs, serve, sql
+from auditor.cli import collect, export, findings, rules, runs, serve, sql
 from auditor.cli.logs import start_logging
 from auditor.cli.place import ConfigOption, DataDirOption
 from auditor.errors import AuditorError, RuleError, SettingsError
@@ -31,6 +31,7 @@ app.add_typer(runs.app, name="runs")
 app.command()(runs.report)
 app.command()(sql.sql)
 app.command()(collect.collect)
+app.command()(export.export)
 app.command()(serve.send)
 app.command()(serve.serve)
 app.command()(serve.doctor)

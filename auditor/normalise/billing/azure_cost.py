@@ -50,6 +50,7 @@ def keys(source: Source) -> dict[str, str]:
         "account": subscription,
         "account_name": text("subscriptionname"),
         "currency": f"coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX')",
+        "pricing_currency": text("pricingcurrency", "pricingcurrencycode"),
         "charge_type": text("chargetype"),
         "model": text("pricingmodel"),
         "frequency": text("frequency"),
@@ -174,7 +175,7 @@ DESCRIBED = """
         when pricing = 'spot' or regexp_matches(coalesce(meter, ''), '(?i) (spot|low priority)$') then 'Dynamic'
         else 'Standard'
     end as PricingCategory,
-    null as PricingCurrency,
+    pricing_currency as PricingCurrency,
     unit as PricingUnit,
     null::decimal(30,12) as ListUnitPrice,
     null::decimal(30,12) as ContractedUnitPrice,

@@ -1,0 +1,54 @@
+"""`auditor export`: bills in the form of FOCUS."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditor.cli.logs import start_logging
+from auditor.cli.place import ConfigOption, DataDirOption
+
+
+def export(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, folders, .zip or .tar.gz bundles; without any, the configured sources."),
+    ] = None,
+    focus: Annotated[str, typer.Option(help="Version of FOCUS: 1.0, 1.1 or 1.2.")] = "1.2",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet files.")] = Path(
+        "focus-export"
+    ),
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Log the run to stderr; twice for details.")
+    ] = 0,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+) -> None:
+    """Write every charge of the bills as FOCUS, one Parquet file for each provider, billing account and period."""
+    from rich.console import Console
+
+    from auditor.cli.progress import progress_for
+    from auditor.cli.request import make_request
+    from auditor.export import check_version
+    from auditor.export import export as run_export
+
+    start_logging(verbose, log_format)
+    check_version(focus)
+    request = make_request(paths=tuple(paths or ()), config=config, data_dir=data_dir)
+    with progress_for(Console(stderr=True), shown=not no_progress) as progress:
+        done = run_export(request, focus, output, progress, datetime.now(UTC))
+    for file in done.files:
+        sums = ", ".join(
+            f"{billed} {currency} billed, {effective} effective"
+            for currency, (billed, effective) in sorted(file.costs.items())
+        )
+        typer.echo(f"{file.path}  {file.rows:,} rows, {sums}")
+    for note in done.left_out:
+        typer.echo(f"left out: {note}", err=True)
+    for problem in done.problems:
+        typer.echo(f"problem: {problem}", err=True)
+    sys.exit(done.exit_status)
