@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from auditor import deliver, render, secret
-from auditor.deliver import Attachment, Digest, NotHandedOver, Saved, Uncertain
-from auditor.errors import DeliveryError, SettingsError
+from auditor.deliver import Attachment, Digest, NotHandedOver, Saved
+from auditor.errors import AuditorError, LakeError, SettingsError
 from auditor.records import Claim, NotificationRecord
 from auditor.settings import Settings, SmtpSettings
 from auditor.state import State
@@ -154,18 +154,31 @@ def _send(
         again = state.slot_free_at(recipient.channel, recipient.key, name, now=clock())
         why = None if again is None else "another sender is at it, or it is to be tried again later"
         return Outcome(recipient, "untouched", why, again)
+    is_out = False
+
+    def handing_over() -> None:
+        nonlocal is_out
+        _about_to(state, claim, clock)
+        is_out = True
+
     try:
         digest = _digest(state, settings, report, kind, slot, recipient, clock())
         if kind == "digest" and not digest.has_news:
             state.slot_skipped(claim, "nothing new")
             return Outcome(recipient, "skipped", "nothing new")
-        _hand_over(settings, report, digest, recipient, claim, clock, lambda: _about_to(state, claim, clock))
-    except Uncertain as error:
-        state.slot_unknown(claim, str(error))
-        log.warning("delivery unknown channel=%s recipient=%s slot=%s", recipient.channel, _short(recipient), name)
-        return Outcome(recipient, "unknown", str(error))
-    except (DeliveryError, SettingsError, OSError) as error:
+        _hand_over(settings, report, digest, recipient, claim, clock, handing_over)
+    except LakeError:
+        raise  # without the state nothing can be noted: what was claimed is settled once it is back
+    except (NotHandedOver, SettingsError) as error:
         return _failed(state, claim, recipient, error, clock())
+    except Exception as error:
+        # whatever it is, it is this reader's alone: the others get theirs
+        log.debug("delivery broke", exc_info=True)
+        if not is_out:
+            return _failed(state, claim, recipient, error, clock())
+        state.slot_unknown(claim, _say(error))
+        log.warning("delivery unknown channel=%s recipient=%s slot=%s", recipient.channel, _short(recipient), name)
+        return Outcome(recipient, "unknown", _say(error))
     state.slot_sent(claim, now=clock())
     log.info("delivery sent channel=%s recipient=%s slot=%s", recipient.channel, _short(recipient), name)
     return Outcome(recipient, "sent")
@@ -179,7 +192,7 @@ def _about_to(state: State, claim: Claim, clock: Callable[[], datetime]) -> None
 def _failed(state: State, claim: Claim, recipient: Recipient, error: Exception, now: datetime) -> Outcome:
     is_final = claim.attempt >= MAX_ATTEMPTS or (isinstance(error, NotHandedOver) and not error.again)
     retry_at = None if is_final else now + min(timedelta(minutes=2**claim.attempt), timedelta(hours=1))
-    state.slot_failed(claim, str(error), retry_at=retry_at)
+    state.slot_failed(claim, _say(error), retry_at=retry_at)
     log.warning(
         "delivery failed channel=%s recipient=%s attempt=%d retry_at=%s reason=%s",
         recipient.channel,
@@ -188,7 +201,11 @@ def _failed(state: State, claim: Claim, recipient: Recipient, error: Exception, 
         retry_at and retry_at.isoformat(),
         "see `auditor doctor`",
     )
-    return Outcome(recipient, "failed", str(error), retry_at)
+    return Outcome(recipient, "failed", _say(error), retry_at)
+
+
+def _say(error: Exception) -> str:
+    return str(error) if isinstance(error, (AuditorError, OSError)) else f"{type(error).__name__}: {error}"
 
 
 def _digest(

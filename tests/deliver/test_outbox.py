@@ -207,6 +207,37 @@ def test_a_missing_secret_fails_its_channel_and_is_retried(
     assert receiver.requests == []
 
 
+def test_a_report_that_breaks_for_one_reader_goes_to_the_others_and_is_tried_again(
+    state: State, post: Post, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = configured(post.port, recipients=["a@example.com", READER])
+    make = outbox._digest
+
+    def break_once(*given: Any) -> Any:
+        monkeypatch.setattr(outbox, "_digest", make)
+        raise ValueError("odd")
+
+    monkeypatch.setattr(outbox, "_digest", break_once)
+    outcomes = send_slot(state, settings, "report", SLOT, clock)
+    assert [(outcome.status, outcome.error) for outcome in outcomes] == [("failed", "ValueError: odd"), ("sent", None)]
+    clock.now += timedelta(minutes=2)
+    assert send(state, settings, clock) == ["sent", "untouched"]
+    assert len(post.mails) == 2
+
+
+def test_what_breaks_after_the_message_went_out_leaves_its_fate_unknown(
+    state: State, post: Post, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_late(*_: Any, handing_over: Callable[[], None], **__: Any) -> None:
+        handing_over()
+        raise OSError("odd")
+
+    monkeypatch.setattr(outbox.deliver, "hand_over_mail", break_late)
+    assert send(state, configured(post.port), clock) == ["unknown"]
+    clock.now += timedelta(days=1)
+    assert send(state, configured(post.port), clock) == ["untouched"]
+
+
 def test_the_slot_is_the_newest_that_is_due() -> None:
     settings = parse({"schedule": {"timezone": "Europe/Berlin"}}, "here")
     assert current_slot(settings, "report", NOW) == "2026-02-23T07:00"
