@@ -38,6 +38,7 @@ _VERTEX = {
     "customJobs": "training jobs of Vertex AI",
     "notebookRuntimes": "notebooks of Colab Enterprise",
 }
+_SECRETIVE = frozenset({"metadata", "masterAuth", "env", "args", "command"})
 _PAGE = 500  # the most that Compute gives
 
 
@@ -133,7 +134,7 @@ class _Place:
                     warning = part.get("warning") or {}
                     if warning.get("code", "NO_RESULTS_ON_PAGE") != "NO_RESULTS_ON_PAGE":
                         self._partial(call, hides, [scope], f"the list is incomplete ({warning['code']})")
-                    yield from (_without_metadata(one) for one in part.get(name, ()))
+                    yield from part.get(name, ())
 
         self._put(f"compute-{name}", found())
 
@@ -164,9 +165,17 @@ class _Place:
 
 
 def _line(one: Mapping[str, Any]) -> bytes:
-    return json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(_without_secrets(one), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _without_metadata(one: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A machine without its metadata: start-up scripts and keys stand in it, and nothing that is read."""
-    return {key: value for key, value in one.items() if key != "metadata"}
+def _without_secrets(value: Any) -> Any:
+    """The resource without its metadata, environment and command lines: keys and passwords stand there, and nothing read."""
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: inner if "label" in key.lower() else _without_secrets(inner)  # a label may be called env
+        for key, inner in value.items()
+        if key not in _SECRETIVE
+    }

@@ -21,6 +21,7 @@ from auditor.collect.budget import Budget, BudgetReached
 from auditor.collect.folder import LandingFolder, plain
 from auditor.collect.gcp.rest import Google
 from auditor.collect.gcp.words import explain, from_client
+from auditor.collect.work import Refusal
 from auditor.errors import SourceError
 from auditor.journal import Problem
 
@@ -58,12 +59,14 @@ def fetch(
     with closing(_client(google)) as client:
         mirror = _Mirror(client, google, into, now, kind, bucket)
         folders = _folders(listed(client, google, bucket, prefix))
+        kept = set()  # folders in which an older set stays, as a newer one did not come whole
         for folder, blobs in sorted(folders.items()):
-            if months is None or not _is_older(folder, now, months):
-                mirror.take(folder, blobs)
+            if (months is None or not _is_older(folder, now, months)) and not mirror.take(folder, blobs):
+                kept.add(mirror.name(folder))
         present = {mirror.name(blob.name) for blobs in folders.values() for blob in blobs}
         begin = f"{kind}/{bucket}/{prefix}"
-        into.drop([name for name in into.entries if name.startswith(begin) and name not in present])
+        gone = [name for name in into.entries if name.startswith(begin) and name not in present]
+        into.drop(name for name in gone if name.rpartition("/")[0] not in kept)
     return sorted(present & set(into.entries))
 
 
@@ -132,8 +135,8 @@ class _Mirror:
     def name(self, key: str) -> str:
         return plain(f"{self._kind}/{self._bucket}/{key}")
 
-    def take(self, folder: str, blobs: Sequence[Any]) -> None:
-        """Brings one folder up to date."""
+    def take(self, folder: str, blobs: Sequence[Any]) -> bool:
+        """Brings one folder up to date; false where something of it could not be read."""
         changed = [blob for blob in blobs if not self._into.holds(self.name(blob.name), _etag(blob))]
         replaces = any(self.name(blob.name) in self._into.entries for blob in changed)
         log.info("objects bucket=%s folder=%s files=%d changed=%d", self._bucket, folder, len(blobs), len(changed))
@@ -147,6 +150,7 @@ class _Mirror:
             if replaces and not failed:
                 for blob, (file, _) in zip(changed, results, strict=True):
                     self._put(blob, file)
+            return not failed
 
     @staticmethod
     def _tried(read: Callable[[Any], _T], blob: Any) -> tuple[_T | None, Exception | None]:
@@ -161,11 +165,13 @@ class _Mirror:
 
     def _note(self, folder: str, error: Exception, count: int, replaces: bool) -> None:
         known = explain(error)
-        reason = known.reason if known else str(error)
+        if known is None:
+            fix = "raise the cap under [limits], or ask for less" if isinstance(error, BudgetReached) else None
+            known = Refusal(str(error), fix)
         hides = f"{count} changed files of gs://{self._bucket}/{folder}"
         if replaces:
             hides += ", of which all older files are kept"
-        self._into.problem(Problem(self._kind, "storage:objects.get", reason, hides, known.fix if known else None))
+        self._into.problem(Problem(self._kind, "storage:objects.get", known.reason, hides, known.fix))
 
     def _read(self, waiting: ExitStack, blob: Any) -> IO[bytes]:
         return self._download(blob, waiting.enter_context(self._room()))

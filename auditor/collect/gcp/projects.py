@@ -66,7 +66,7 @@ def price_tasks(collection: Collection, google: Google) -> list[Task]:
     def fetch(service: str) -> None:
         names = []
         pages = google.pages("cloudbilling.services.skus.list", {"pageSize": _SKUS_A_PAGE}, service=service)
-        for number, page in enumerate(pages, start=1):
+        for number, page in enumerate((page for page in pages if page.get("skus")), start=1):
             names.append(f"prices/{service}/skus-{number:03}.json")
             # each file of its own would say that another page follows, which is here
             whole = {key: value for key, value in page.items() if key != "nextPageToken"}

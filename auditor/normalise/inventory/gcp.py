@@ -1,7 +1,7 @@
 """Google Cloud: what `gcloud compute … list`, `gcloud compute tpus`, `gcloud filestore`, `gcloud asset` print as JSON."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from auditor.normalise.inventory.rows import (
@@ -37,6 +37,7 @@ _API_KEYS: tuple[tuple[tuple[str, ...], set[str], str], ...] = (
     (("instances",), {"gceSetup", "machineType", "proxyUri"}, "gcloud-workbench-instances"),
     (("endpoints",), {"deployedModels", "displayName"}, "gcloud-ai-endpoints"),
     (("customJobs", "trainingPipelines"), set(), "gcloud-ai-custom-jobs"),
+    (("notebookRuntimes",), set(), "gcloud-colab-runtimes"),
 )
 
 
@@ -45,10 +46,14 @@ def match(document: Json) -> str | None:
     word = str(document.get("kind") or "").partition("compute#")[2]
     if word in _COMPUTE:
         return f"gcloud-compute-{word}"
+    if document.get("kind") == "storage#bucket":
+        return "gcloud-storage-buckets"
     if isinstance(document.get("assetType"), str) and "name" in document:
         return "gcloud-asset-search" if "resource" not in document else "gcloud-asset-list"
     link = str(document.get("selfLink") or "")
     located = _LOCATED.search(link)
+    if located and located["collection"] == "clusters" and "nodePools" in document:
+        return "gcloud-container-clusters"
     if located and "compute" in link and _BY_COLLECTION.get(located["collection"]):
         return f"gcloud-compute-{_BY_COLLECTION[located['collection']]}"
     return _api_format(document)
@@ -72,6 +77,8 @@ def read(document: Json, format_name: str, place: str) -> list[Row]:
         return [_asset(document, place)]
     if format_name.startswith("gcloud-compute-"):
         return [_COMPUTE[format_name.removeprefix("gcloud-compute-")](document, place)]
+    if format_name == "gcloud-container-clusters":
+        return list(_node_pools(document, place))
     return [_OTHERS[format_name](document, place)]
 
 
@@ -458,6 +465,49 @@ def _workbench(document: Json, place: str) -> Row:
     return row
 
 
+def _colab(document: Json, place: str) -> Row:
+    """A runtime of Colab Enterprise; what it runs on is told by its template, and by itself once it has started."""
+    row = _named(document, place, "notebook", "aiplatform.googleapis.com")
+    row.state = str(document.get("runtimeState") or row.state or "").lower() or None
+    row.describe(
+        machine_type=inside(document, "machineSpec", "machineType"),
+        accelerator_model=inside(document, "machineSpec", "acceleratorType"),
+        accelerator_count=number(inside(document, "machineSpec", "acceleratorCount")),
+    )
+    return row
+
+
+def _node_pools(document: Json, place: str) -> Iterator[Row]:
+    """One row a node pool of a GKE cluster; its machines are instances of their own."""
+    cluster = str(document["selfLink"]).rpartition("/v1/")[2]
+    project, region, zone = _project_and_place(cluster)
+    for pool in objects(document.get("nodePools")):
+        path = f"{cluster}/nodePools/{pool.get('name')}"
+        config = pool.get("config") or {}
+        accelerators = objects(config.get("accelerators"))
+        row = Row(
+            provider="gcp",
+            resource_id=f"//container.googleapis.com/{path}",
+            resource_type="node_pool",
+            account_id=project,
+            region=region,
+            zone=zone,
+            name=f"{document.get('name')}/{pool.get('name')}",
+            state=str(pool["status"]).lower() if pool.get("status") else None,
+            created_at=timestamp(document.get("createTime")),
+            tags=tag_map(document.get("resourceLabels")) | tag_map(config.get("resourceLabels")),
+            place=place,
+        )
+        row.describe(
+            machine_type=config.get("machineType"),
+            accelerator_model=first(one.get("acceleratorType") for one in accelerators),
+            accelerator_count=number(first(one.get("acceleratorCount") for one in accelerators)),
+            lifecycle="spot" if config.get("spot") or config.get("preemptible") else None,
+        )
+        row.also_known_as(path)
+        yield row
+
+
 def _alias_machine(row: Row, machine: str | None) -> None:
     """The bill and the metrics of a notebook name the machine it runs on."""
     if row.account_id and row.zone and machine:
@@ -636,4 +686,6 @@ _OTHERS: dict[str, Callable[[Json, str], Row]] = {
     "gcloud-workbench-instances": _workbench,
     "gcloud-ai-endpoints": _ai_endpoint,
     "gcloud-ai-custom-jobs": _ai_job,
+    "gcloud-colab-runtimes": _colab,
+    "gcloud-storage-buckets": _bucket,
 }
