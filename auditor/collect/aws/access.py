@@ -103,8 +103,8 @@ class Account:
         while True:
             more = {call.token[0]: mark} if call.token and mark else {}
             answer = self.call(name, region, **{**call.size, **arguments, **more})
-            yield answer
             following = answer.get(call.token[1]) if call.token else None
+            yield answer
             if not following:
                 return
             if following == mark:
