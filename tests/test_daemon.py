@@ -561,6 +561,37 @@ def test_two_services_of_one_database_audit_and_mail_a_slot_once(pair: Pair) -> 
 
 
 @pytest.mark.slow
+def test_a_database_that_is_away_in_an_audit_ends_no_service_and_doubles_no_mail(tmp_path: Path) -> None:
+    pytest.importorskip("aiosmtpd")
+    import psycopg
+
+    from tests.deliver.conftest import mail_server
+
+    with a_postgres_server() as server, mail_server() as post:
+        pair = Pair(tmp_path, server.folder, post)
+        try:
+            wait_for(lambda: pair.runs() == ["running"])
+            server.stop()
+            time.sleep(10)
+            assert [process.poll() for process in pair.processes] == [None, None]
+            server.start()
+            # what the outage made fail is tried again in minutes; they pass
+            wait_for(lambda: pair.slots()["audit"].status in ("done", "failed"), 60)
+            with psycopg.connect(pair.url) as connection:
+                connection.execute("update schedule_slots set retry_at = ended_at where status = 'failed'")
+            wait_for(pair.is_reported)
+            assert pair.runs()[0] == "complete"
+            assert "running" not in pair.runs()
+            assert pair.slots()["audit"].status == "done"
+            assert len(post.mails) == 1
+            for process in pair.processes:
+                process.send_signal(signal.SIGTERM)
+            assert [process.wait(30) for process in pair.processes] == [0, 0]
+        finally:
+            pair.end()
+
+
+@pytest.mark.slow
 def test_a_service_whose_machine_dies_in_an_audit_is_followed_by_the_other(pair: Pair) -> None:
     import psycopg
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,35 @@ def test_a_notification_of_the_schema_before_keeps_its_place(url: str) -> None:
         forced = state.claim_slot("smtp", "a", "s", message_id="<m@example.com>", force=True)
         assert forced is not None
         assert (forced.message_id, forced.attempt) == ("<m@example.com>", 2)
+
+
+def test_everything_that_the_first_schema_with_a_schedule_held_is_there_after_the_upgrade(url: str) -> None:
+    migrate(url, "0003")
+    at = "'2026-01-01 00:00:00'"
+    finding = dict.fromkeys(("id", "rule_id", "title", "provider", "subject", "severity", "confidence"), "'x'")
+    finding |= dict.fromkeys(("monthly_cost", "monthly_savings"), "'1234567890.123456789012'")
+    finding |= {"monthly_savings_net": "'0.000000000001'", "billing_currency": "'USD'", "status": "'resolved'"}
+    finding |= {"first_seen": at, "last_seen": at, "last_run_id": "'r1'", "tags": "'{}'", "payload": "'{}'"}
+    with create_engine(engine_url(url)).begin() as connection:
+        for statement in (
+            f"insert into runs (id, started_at, status, windows) values ('r1', {at}, 'running', '{{}}')",
+            f"insert into locks (name, owner, token, acquired_at, expires_at) values ('run', 'old', 't', {at}, {at})",
+            f"insert into findings ({', '.join(finding)}) values ({', '.join(finding.values())})",
+            f"insert into schedule_slots (job, slot, slot_at, status, attempts, claimed_at) values ('audit', 's', {at}, 'done', 1, {at})",
+            f"insert into notifications (channel, recipient, slot, status, claimed_at) values ('smtp', 'a', 's', 'sent', {at})",
+            "insert into realised_savings (finding_id, billing_period, billing_currency, baseline_effective_cost,"
+            f" actual_effective_cost, realised_savings, run_id, recorded_at) values ('x', '2026-01', 'USD', '2', '1', '1', 'r1', {at})",
+        ):
+            connection.execute(text(statement))
+    with State.open(url, clock=lambda: NOW) as state:
+        [record] = state.list_findings()
+        assert str(record.monthly_cost) == "1234567890.123456789012"
+        assert record.monthly_savings_net == Decimal("0.000000000001")
+        assert [slot.status for slot in state.slots()] == ["done"]
+        assert [each.status for each in state.notifications()] == ["sent"]
+        assert [(each.realised_savings, each.estimated_savings) for each in state.realised_savings()] == [(1, None)]
+        with state.run_lock("new"):  # a lock that names no process is one that expires
+            assert [run.status for run in state.runs_list()] == ["interrupted"]
 
 
 def test_every_migration_can_be_taken_back(url: str) -> None:
