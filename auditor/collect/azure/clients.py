@@ -30,6 +30,7 @@ PRICES = "https://prices.azure.com"
 _BLOB_SUFFIX = "blob.core.windows.net"
 CHUNK = 16 * 2**20  # bytes of a blob in one request, and in memory for each download under way
 _RETRIES = 8
+_TIMEOUTS: dict[str, Any] = {"connection_timeout": 20, "read_timeout": 120}  # seconds
 _AGENT = f"auditor/{version('auditor')}"
 _LONGEST_WAIT = 600.0  # seconds; a vendor who asks for more will not answer today
 _MICROSOFT = re.compile(r"^x-ms-ratelimit-microsoft\.[a-z.-]*retry-after$")
@@ -144,7 +145,7 @@ class Azure:
     def arm(self) -> "ARMPipelineClient[HttpRequest, HttpResponse]":
         return self._once(
             "arm",
-            lambda: ARMPipelineClient(self._management, policies=self._policies(f"{MANAGEMENT}/.default")),
+            lambda: ARMPipelineClient(self._management, policies=self._policies(f"{MANAGEMENT}/.default"), **_TIMEOUTS),
         )
 
     def costs(self) -> Any:
@@ -153,7 +154,10 @@ class Azure:
         return self._once(
             "costs",
             lambda: CostManagementClient(
-                self.credential, base_url=self._management, policies=self._policies(f"{MANAGEMENT}/.default")
+                self.credential,
+                base_url=self._management,
+                policies=self._policies(f"{MANAGEMENT}/.default"),
+                **_TIMEOUTS,
             ),
         )
 
@@ -163,7 +167,10 @@ class Azure:
         return self._once(
             "graph",
             lambda: ResourceGraphClient(
-                self.credential, base_url=self._management, policies=self._policies(f"{MANAGEMENT}/.default")
+                self.credential,
+                base_url=self._management,
+                policies=self._policies(f"{MANAGEMENT}/.default"),
+                **_TIMEOUTS,
             ),
         )
 
@@ -174,7 +181,10 @@ class Azure:
         return self._once(
             ("metrics", host),
             lambda: MetricsClient(
-                host, self.credential, policies=self._policies("https://metrics.monitor.azure.com/.default")
+                host,
+                self.credential,
+                policies=self._policies("https://metrics.monitor.azure.com/.default"),
+                **_TIMEOUTS,
             ),
         )
 
@@ -190,6 +200,7 @@ class Azure:
                     policies.RedirectPolicy(),
                     Patience(),
                 ],
+                **_TIMEOUTS,
             ),
         )
 
@@ -214,6 +225,7 @@ class Azure:
                 url,
                 credential=None if self._is_local else self.credential,
                 retry_policy=StorePatience(initial_backoff=1, increment_base=2, retry_total=_RETRIES),
+                **_TIMEOUTS,
                 max_single_get_size=CHUNK,
                 max_chunk_get_size=CHUNK,
                 user_agent=_AGENT,
@@ -280,8 +292,8 @@ def explain(error: Exception) -> Refusal | None:
     status = cause.status_code if isinstance(cause, HttpResponseError) else None
     code = _code(cause)
     where = (f" at {error.where}" if error.where else "") + (f" ({code})" if code else "")
-    if isinstance(cause, ClientAuthenticationError) and status is None:
-        return Refusal("no credential of Azure's default chain works", _LOG_IN)
+    if isinstance(cause, ClientAuthenticationError) and status != 401:  # no call was made: there is no token to make it
+        return Refusal(f"no credential of Azure's default chain works: {_first_line(cause)}", _LOG_IN)
     known = {
         401: Refusal(f"the token was refused{where}: it has expired or is of another tenant", _LOG_IN),
         403: Refusal(f"access is denied{where}", _grant(error.name, error.where)),

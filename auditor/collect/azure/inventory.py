@@ -111,6 +111,10 @@ def ask_graph(azure: Azure, query: str, among: list[str]) -> Iterator[dict[str, 
         page: dict[str, Any] = answer.json()
         azure.budget.spend("resourcegraph:resources", calls=0, bytes_=len(answer.content))
         yield page
+        if answer.headers.get("x-ms-tenant-subscription-limit-hit", "").lower() == "true":
+            raise SourceError(
+                "Resource Graph looks into 10,000 subscriptions at most: name those wanted in `subscriptions`"
+            )
         token = page.get("$skipToken")
         if not token:
             if str(page.get("resultTruncated")).lower() == "true":
@@ -138,7 +142,8 @@ def collect(azure: Azure, among: list[str], c: Collection, *, keep: bool) -> Fou
                 name for name in c.folder.entries if name.startswith(f"inventory/graph/{table}-") and name not in names
             )
         c.each(_rest(azure, found, c), explain)
-        _drop_gone(found, c)
+        if "resources" in written:  # else nothing is known to be gone
+            _drop_gone(found, c)
     return found
 
 
@@ -278,9 +283,7 @@ def _stem(detail: _Detail) -> str:
 
 
 def _drop_gone(found: Found, c: Collection) -> None:
-    """Drops details of resources that the graph no longer shows; where it was not asked, nothing is known to be gone."""
-    if not found.things:
-        return
+    """Drops details of resources that the graph no longer shows."""
     stems = {_stem(detail) for detail in _details(found)}
     gone = []
     for name in c.folder.entries:

@@ -38,6 +38,7 @@ class Seen:
     path: str
     query: dict[str, str]
     body: Json
+    authorization: str | None = None
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Cloud:
     prices: list[Json] = field(default_factory=list)
     price_page: int = 2
     series: Series = lambda resource, metric, when: []
+    batch: Callable[[Seen], bytes] | None = None  # answers of metrics that are made faster than `series` makes them
     accounts: tuple[str, ...] = ()
     azurite: int | None = None
     faults: list[Callable[[Seen], Answer | None]] = field(default_factory=list)
@@ -84,6 +86,8 @@ class Cloud:
             found = fault(seen)
             if found is not None:
                 return found
+        if self.batch is not None and seen.path.endswith("/metrics:getBatch"):
+            return 200, {"Content-Type": "application/json"}, self.batch(seen)
         body = self._body(seen)
         if body is None:
             return 404, {}, json.dumps({"error": {"code": "ResourceNotFound", "message": "not there"}}).encode()
@@ -252,7 +256,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        seen = Seen(self.command, parts.path, query, json.loads(content) if content else {})
+        seen = Seen(
+            self.command, parts.path, query, json.loads(content) if content else {}, self.headers.get("Authorization")
+        )
         self.cloud.seen.append(seen)
         if parts.path.split("/")[1] in self.cloud.accounts:
             status, headers, body = self._blob(seen)

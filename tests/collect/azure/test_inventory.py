@@ -1,12 +1,19 @@
 """Resource Graph and what it does not show."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import DefaultAzureCredential
 
+from auditor.collect.azure import clients
+from auditor.collect.azure.clients import Azure
+from auditor.collect.budget import Budget
+from auditor.errors import SourceError
 from auditor.journal import Journal
 from auditor.settings import Limits
 from tests.collect.azure.fake import Cloud, Seen, denied, machine, throttled
@@ -160,3 +167,62 @@ def test_a_cap_on_calls_stops_and_is_told(estate: Cloud, pull: Pull) -> None:
     journal = pull(limits=Limits(calls=2, parallel=1), **ONLY)
     assert "the cap of [limits] calls = 2 is reached" in journal.problems[0].reason
     assert len(estate.seen) == 2
+
+
+def test_more_subscriptions_than_the_graph_looks_into_are_told(estate: Cloud, pull: Pull) -> None:
+    headers = {"Content-Type": "application/json", "x-ms-tenant-subscription-limit-hit": "true"}
+    body = json.dumps({"count": 0, "totalRecords": 0, "resultTruncated": "false", "data": []}).encode()
+    estate.always(lambda seen: str(seen.body.get("query")).startswith("resourcecontainers"), (200, headers, body))
+    assert "10,000 subscriptions at most" in pull(**ONLY).problems[0].reason
+
+
+def test_no_token_travels_in_the_clear(estate: Cloud, pull: Pull) -> None:
+    pull(**ONLY)
+    assert {seen.authorization for seen in estate.seen} == {None}
+    with pytest.raises(SourceError, match="http is for this machine only"):
+        Azure(Budget(Limits()), "http://example.com")
+    assert isinstance(Azure(Budget(Limits()), "https://proxy.example.com").credential, DefaultAzureCredential)
+
+
+def test_a_service_that_is_down_is_told_and_the_others_are_asked(
+    estate: Cloud, pull: Pull, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(clients, "_RETRIES", 1)
+    estate.always(lambda seen: "savingsPlans" in seen.path, (503, {"Retry-After": "0.01"}, b""))
+    (problem,) = pull(**ONLY).problems
+    assert (problem.what, problem.hides) == ("billingbenefits:savingsPlans.list", "savings plans that end")
+    assert problem.reason.startswith("Azure did not answer")
+    assert names_in(tmp_path) == ["vm-a", "vm-b", "vm-c"]
+
+
+def test_an_answer_that_does_not_come_is_asked_for_again(
+    estate: Cloud, pull: Pull, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(clients._TIMEOUTS, "read_timeout", 0.3)
+    slow = [1.0]
+    estate.faults.append(lambda seen: time.sleep(slow.pop()) if slow and seen.path.endswith("/resources") else None)
+    assert pull(**ONLY).problems == []
+    assert not slow
+    assert names_in(tmp_path) == ["vm-a", "vm-b", "vm-c"]
+
+
+def test_details_stay_where_the_graph_was_not_heard_to_its_end(estate: Cloud, pull: Pull) -> None:
+    workspace = resource("Microsoft.MachineLearningServices/workspaces", "lab")
+    estate.resources.append(workspace)
+    estate.documents[f"{workspace['id']}/computes"] = {"value": [{"id": f"{workspace['id']}/computes/one"}]}
+    pull(**ONLY)
+    estate.graph_page = 1
+    estate.always(lambda seen: "$skipToken" in seen.body.get("options", {}), denied())
+    journal = pull(**ONLY)
+    assert [problem.what for problem in journal.problems] == ["resourcegraph:resources"]
+    assert [name for name in journal.entries if "/computes/" in name]
+
+
+def test_without_a_credential_the_logins_are_named() -> None:
+    error = ClientAuthenticationError("DefaultAzureCredential failed to retrieve a token.\nAttempted: ...")
+    refusal = clients.explain(clients.CallFailed("resourcegraph:resources", "", error))
+    assert refusal is not None
+    assert refusal.reason == (
+        "no credential of Azure's default chain works: DefaultAzureCredential failed to retrieve a token."
+    )
+    assert refusal.fix is not None and "az login" in refusal.fix

@@ -114,3 +114,34 @@ def test_a_live_audit_finds_what_the_offline_audit_of_the_same_data_finds(
         assert {k: v for k, v in one.items() if k != "sources"} == {k: v for k, v in other.items() if k != "sources"}
     rules = [[(rule["rule_id"], rule["status"]) for rule in one["coverage"]["rules"]] for one in (live, files)]
     assert rules[0] == rules[1]
+
+
+@pytest.mark.slow
+def test_queried_costs_are_read_to_the_last_decimal(cloud: Cloud, pull: Callable[..., Journal], tmp_path: Path) -> None:
+    one, other = "11111111-0000-0000-0000-000000000001", "11111111-0000-0000-0000-000000000010"
+    disk = f"/subscriptions/{one}/resourcegroups/g/providers/microsoft.compute/disks/d"
+    billing = "/providers/Microsoft.Billing/billingAccounts/1234"
+    cloud.costs[f"/subscriptions/{one}"] = [
+        [0.1, 20260901, disk, "P30", "USD"],
+        [0.2, 20260902, disk, "P30", "USD"],
+        [12345.678901234, 20260930, disk, "P30", "USD"],
+        [0.7, 20261001, disk, "P30", "USD"],
+    ]
+    assert (
+        pull(scopes=[f"/subscriptions/{one}"], metrics=False, inventory=False, limits=Limits(months=2)).problems == []
+    )
+    cloud.cost_columns = ["Cost", "UsageDate", "SubscriptionId", "ServiceName", "Currency"]
+    cloud.costs = {billing: [[3.3, 20260915, other, "Storage", "USD"]]}
+    shutil.move(tmp_path / "azure", tmp_path / "one")
+    assert pull(scopes=[billing], metrics=False, inventory=False, limits=Limits(months=2)).problems == []
+    document = told([tmp_path / "one", tmp_path / "azure"])
+    got = {
+        (row["billing_account_id"], row["billing_period"]): row["lake_billed_cost"]
+        for row in document["reconciliation"]
+    }
+    assert {period: amount for (_, period), amount in got.items() if period == "2026-10"} == {"2026-10": "0.7"}
+    assert sorted(amount for (_, period), amount in got.items() if period == "2026-09") in (
+        ["12345.978901234", "3.3"],
+        ["12349.278901234"],
+    )
+    assert all(row["difference"] == "0" for row in document["reconciliation"])
