@@ -220,16 +220,23 @@ def _is_here(table: Table, partition: str, modified: str, oldest: date, collecti
 
 
 def _name(table: Table, period: str, partition: str) -> str:
-    return f"{_home(table)}/{period}/{partition or 'rows'}.jsonl.gz"
+    return f"{_home(table)}/{period}/{_file(partition)}"
 
 
-def _forget(table: Table, partitions: Mapping[str, str], collection: Collection) -> None:
+def _file(partition: str) -> str:
+    """A name of the form that BigQuery's own extracts have: numbered parts of one run, which share no rows."""
+    return f"charges-{(partition if partition.isdigit() else '').zfill(12)}.jsonl.gz"
+
+
+def _forget(table: Table, partitions: Iterable[str], collection: Collection) -> None:
     """Drops what the table no longer has, such as the partition of rows that have moved."""
+    files = {_file(partition) for partition in partitions}
+    gone = []
     for name in collection.folder.entries:
-        home, _, file = name.rpartition("/")
-        partition = file.removesuffix(".jsonl.gz").removeprefix("rows")
-        if home.rpartition("/")[0] == _home(table) and partition not in partitions:
-            collection.folder.drop([name])
+        period, _, file = name.rpartition("/")
+        if period.rpartition("/")[0] == _home(table) and file not in files:
+            gone.append(name)
+    collection.folder.drop(gone)
 
 
 def _fetch_partition(

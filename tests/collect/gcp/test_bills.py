@@ -57,10 +57,10 @@ def test_rows_lie_by_period_and_partition_with_every_digit(
     gcp.collect(source(google), collection)
     assert collection.folder.problems == []
     assert names(collection) == [
-        f"{HOME}/202608/20260820.jsonl.gz",
-        f"{HOME}/202608/20260901.jsonl.gz",
-        f"{HOME}/202609/20260901.jsonl.gz",
-        f"{HOME}/202610/20261004.jsonl.gz",
+        f"{HOME}/202608/charges-000020260820.jsonl.gz",
+        f"{HOME}/202608/charges-000020260901.jsonl.gz",
+        f"{HOME}/202609/charges-000020260901.jsonl.gz",
+        f"{HOME}/202610/charges-000020261004.jsonl.gz",
     ]
     first = rows(collection, names(collection)[0])
     assert [row["cost"] for row in first] == ["0.1", "1.0E-6", "3"]
@@ -85,7 +85,7 @@ def test_a_second_collection_reads_no_partition_again_but_those_with_late_rows(
     gcp.collect(source(google), collection)
     asked = [one.path.rpartition("$")[2] for one in google.asked(r"/data$")[first + 1 :]]
     assert asked == ["__PARTITIONS_SUMMARY__/data", "20260901/data", "20260901/data"]
-    assert [row["cost"] for row in rows(collection, f"{HOME}/202609/20260901.jsonl.gz")] == ["5", "8"]
+    assert [row["cost"] for row in rows(collection, f"{HOME}/202609/charges-000020260901.jsonl.gz")] == ["5", "8"]
 
 
 def test_every_page_of_a_partition_and_of_the_list_of_tables_is_followed(google: FakeGoogle, gather: Make) -> None:
@@ -115,7 +115,10 @@ def test_a_partition_that_fails_is_a_problem_and_the_others_land(
     google.say(r"20260901/data", Answer(403, error(403, "accessDenied", "Access Denied: Table acme")))
     collection = gather(months=3)
     gcp.collect(source(google), collection)
-    assert [name.rpartition("/")[2] for name in names(collection)] == ["20260820.jsonl.gz", "20261004.jsonl.gz"]
+    assert [name.rpartition("/")[2] for name in names(collection)] == [
+        "charges-000020260820.jsonl.gz",
+        "charges-000020261004.jsonl.gz",
+    ]
     (problem,) = collection.folder.problems
     assert (problem.what, problem.hides) == ("bigquery:tabledata.list", "charges exported on 20260901")
     assert problem.reason == "the permission bigquery.tables.getData is missing"
@@ -180,7 +183,7 @@ def test_the_cap_on_calls_ends_the_reading_and_the_report_says_what_is_missing(
     assert "[limits] calls = 6 is reached" in problem.reason and problem.hides.startswith("charges exported on")
     # a partition of which a page was not read is not there at all
     found = {name.rpartition("/")[2]: len(rows(collection, name)) for name in names(collection)}
-    assert all(found[name] == 3 for name in found if name == "20260820.jsonl.gz")
+    assert all(found[name] == 3 for name in found if "20260820" in name)
 
 
 def test_without_any_export_the_console_s_switch_is_named(google: FakeGoogle, gather: Make) -> None:
@@ -255,7 +258,7 @@ def test_a_view_is_not_paid_for_again_until_the_tables_beneath_it_change(
     gcp.collect(asked, collection)
     # August was fetched fifteen days after its end, and is settled
     assert queries(google)[1].endswith("'2026-09-01'")
-    assert len(rows(collection, "billing/billing/focus_view/202610/rows.jsonl.gz")) == 2
+    assert len(rows(collection, "billing/billing/focus_view/202610/charges-000000000000.jsonl.gz")) == 2
 
 
 def test_a_view_that_costs_more_than_the_cap_is_not_queried(google: FakeGoogle, view: BigTable, gather: Make) -> None:
