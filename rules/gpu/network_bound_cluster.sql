@@ -27,9 +27,14 @@ accelerator_hours = [
 charges   = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "purchase_option", "day", "accelerator_model", "Tags"]
 instances = ["provider", "ResourceId", "AvailabilityZone", "has_rdma", "placement_group", "attributes", "Tags"]
 
+[needs.optional]
+metric_hours = ["provider", "ResourceId", "metric", "hour", "sum_value"]
+
 [parameters]
 min_nodes       = { default = 2, unit = "nodes", about = "nodes that train in the same hour" }
 min_hours       = { default = 24, unit = "hours", about = "hours with that many nodes: shorter runs are trials" }
+min_exchange    = { default = 1_000_000_000, unit = "bytes sent per node and hour", about = "nodes without a fabric that all send less work side by side, not together" }
+trials          = { default = "sweep|hpo|hyper-?param|grid-?search|trial", unit = "regular expression on the job or cluster label", about = "runs of a search share a label and nothing else" }
 efficiency_loss = { default = 0.10, unit = "ratio of accelerator cost", about = "taken where nothing is measured" }
 
 [remedy.aws]
@@ -94,7 +99,7 @@ resource "azurerm_linux_virtual_machine_scale_set" "compact" {
 risk     = "One scale set in one zone needs that many machines there at once; without a reservation the start may fail."
 effort   = "hours"
 */
-with node_hours as (
+with node_hours as materialized (
     select
         provider,
         ResourceId,
@@ -302,7 +307,7 @@ clusters as (
     having count(*) >= $min_hours
 ),
 
-members as (
+members as materialized (
     select
         member_hours.provider,
         member_hours.SubAccountId,
@@ -368,6 +373,36 @@ totals as (
     group by provider, SubAccountId, RegionId, BillingCurrency, label
 ),
 
+sent as (
+    select
+        metric_hours.provider,
+        metric_hours.ResourceId,
+        avg(metric_hours.sum_value) as hourly_bytes
+    from metric_hours
+    inner join node_hours
+        on
+            metric_hours.provider = node_hours.provider
+            and metric_hours.ResourceId = node_hours.ResourceId
+            and metric_hours.hour = node_hours.hour
+    where metric_hours.metric = 'net.sent_bytes'
+    group by metric_hours.provider, metric_hours.ResourceId
+),
+
+-- a fabric's bytes are not in the machine's network metric, so of nodes with one it tells nothing
+exchanges as (
+    select
+        members.provider,
+        members.SubAccountId,
+        members.RegionId,
+        members.BillingCurrency,
+        members.label,
+        bool_and(coalesce(sent.hourly_bytes < $min_exchange and not coalesce(instances.has_rdma, false), false)) as is_quiet
+    from members
+    left join sent on members.provider = sent.provider and members.ResourceId = sent.ResourceId
+    left join instances on members.provider = instances.provider and members.ResourceId = instances.ResourceId
+    group by members.provider, members.SubAccountId, members.RegionId, members.BillingCurrency, members.label
+),
+
 judged as (
     select
         clusters.provider,
@@ -401,6 +436,14 @@ judged as (
             and clusters.RegionId is not distinct from totals.RegionId
             and clusters.BillingCurrency = totals.BillingCurrency
             and clusters.label = totals.label
+    inner join exchanges
+        on
+            clusters.provider = exchanges.provider
+            and clusters.SubAccountId is not distinct from exchanges.SubAccountId
+            and clusters.RegionId is not distinct from exchanges.RegionId
+            and clusters.BillingCurrency = exchanges.BillingCurrency
+            and clusters.label = exchanges.label
+    where not exchanges.is_quiet and not regexp_matches(lower(clusters.label), $trials)
 )
 
 select

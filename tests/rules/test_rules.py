@@ -1,6 +1,7 @@
 """Every rule against its cases, and what the rule format promises of every rule."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -98,6 +99,23 @@ def test_a_rule_has_a_case_that_fires_and_one_that_stays_silent(path: Path) -> N
     cases = load_cases(path)
     assert any(case.expect for case in cases)
     assert any(not case.expect for case in cases)
+
+
+@EACH_RULE
+def test_what_is_held_as_stated_standby_or_costs_nothing_saves_nothing(
+    con: duckdb.DuckDBPyConnection, path: Path
+) -> None:
+    case = next(case for case in load_cases(path) if case.expect)
+    rule = rule_of(case)
+    for changed in ({"standby": True}, dict.fromkeys(("EffectiveCost", "committed_cost", "unused_cost"), 0)):
+        given = {
+            view: [{**row, **{name: value for name, value in changed.items() if name in VIEWS[view]}} for row in rows]
+            for view, rows in case.given.items()
+        }
+        fill(con, rule, replace(case, given=given))
+        values = {name: case.parameters.get(name, parameter.default) for name, parameter in rule.parameters.items()}
+        found = [finding_of(rule, row, case.window) for row in run_query(con, rule, case.window, values)]
+        assert [finding.monthly_savings for finding in found if finding.monthly_savings] == []
 
 
 def test_no_case_file_is_without_its_rule() -> None:
