@@ -86,6 +86,7 @@ class Aws:
             ("cloudwatch", "GetMetricData"): self._metric_data,
         }
         self.lifetime = "2099-01-01T00:00:00Z"
+        self.emulated: set[str] = set()  # services that moto answers altogether
 
     def count(self, operation: str) -> int:
         return Counter(call.operation for call in self.calls)[operation]
@@ -203,7 +204,7 @@ class Aws:
         if fault is not None and fault.cut is None:
             return _fault(start_response, service, fault)
         answer = self.answers.get((service, operation))
-        if service == "s3" and answer is None:
+        if service in self.emulated or (service == "s3" and answer is None):
             return self._from_moto(environ, body, start_response, fault)
         if answer is None:
             self.wrong.append(f"{service}:{operation} is not answered")
