@@ -304,7 +304,9 @@ def test_a_real_emulator_is_understood(aws: Aws, collect: Collect, url: str, tmp
     folder = collect(inventory=True, regions=["us-east-1"])
     try:
         lacking = {"DescribePlacementGroups", "DescribeReservedInstances", "DescribeCapacityReservations"}
-        assert {problem.what for problem in folder.problems} == {f"ec2:{name}" for name in lacking}  # the emulator's gaps
+        assert {problem.what for problem in folder.problems} == {
+            f"ec2:{name}" for name in lacking
+        }  # the emulator's gaps
         kinds = {kind for kind, _, _ in resources(folder, tmp_path / "spool").values()}
         assert {"instance", "volume", "subnet", "route_table"} <= kinds
         [machine] = document(folder, "ec2-describe-instances", DEFAULT_ACCOUNT_ID)["Reservations"][0]["Instances"]
