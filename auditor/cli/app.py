@@ -1,6 +1,5 @@
 """The commands. Heavy imports live inside them, so that --help answers at once."""
 
-import errno
 import logging
 import os
 import signal
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from auditor.cli import collect, export, findings, rules, runs, serve, sql
 from auditor.cli.logs import start_logging
@@ -69,6 +67,8 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
+    from rich.console import Console
+
     Console(stderr=True, highlight=False, markup=False).print(f"auditor: {message}", soft_wrap=True)
 
 
@@ -159,15 +159,11 @@ def demo(
     sys.exit(status)
 
 
-class _Patient(Console):
-    """A console whose reader may go away: that ends the showing, not the program with a status that means a finding."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError(errno.EPIPE, "the reader went away")
-
-
 def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool, show_progress: bool) -> int:
+    from rich.console import Console
+
     from auditor.cli.progress import progress_for
+    from auditor.cli.terminal import Patient
     from auditor.render import render, terminal_summary
     from auditor.scan import scan as run_scan
 
@@ -180,7 +176,7 @@ def _audit(request: Any, output: Path, formats: tuple[str, ...], *, quiet: bool,
             for path in written:
                 typer.echo(str(path))
         else:
-            terminal_summary(result.document, _Patient(), written)
+            terminal_summary(result.document, Patient(), written)
         sys.stdout.flush()
     except OSError as error:
         # Whoever read the summary went away, or it has no room; the report files are written all the same.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from auditor.cli.findings import clean
 from auditor.cli.place import ConfigOption
@@ -27,6 +26,8 @@ def collect(
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
     """Fetch bills, metrics and inventory of the configured sources; `auditor scan FOLDER` audits them."""
+    from rich.console import Console
+
     from auditor import settings
     from auditor.cli.logs import start_logging
     from auditor.cli.progress import progress_for

@@ -69,8 +69,8 @@ DELIVERIES = Table(
         "source",
         "billing_period",
         unique=True,
+        # PostgreSQL's index has the same condition by its migration; named here, it would load that dialect each time
         sqlite_where=text("status = 'live'"),
-        postgresql_where=text("status = 'live'"),
     ),
 )
 
