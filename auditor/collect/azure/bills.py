@@ -103,13 +103,16 @@ def _fetch(azure: Azure, url: str, c: Collection) -> None:
                 "billing",
                 "storage:blobs.get",
                 f"the newest costs of {run.first or run.group}; an older delivery of them is used where there is one",
-                partial(objects.take, azure, plan, run, c.folder, c.now, kind="billing"),
+                partial(objects.bring, azure, plan, run, blob, c.folder, c.now, kind="billing"),
                 plan.place.folder,
             )
             for run in plan.runs
+            for blob in run.blobs
         ),
         explain,
     )
+    for run in plan.runs:
+        objects.show(plan, run, c.folder, kind="billing")
     objects.drop_gone(plan, c.folder, kind="billing")
 
 

@@ -28,7 +28,7 @@ from auditor.settings import LOOPBACK
 MANAGEMENT = "https://management.azure.com"
 PRICES = "https://prices.azure.com"
 _BLOB_SUFFIX = "blob.core.windows.net"
-CHUNK = 16 * 2**20  # bytes of a blob in one request, and in memory for each download under way
+CHUNK = 8 * 2**20  # bytes of a blob in one request, and in memory for each download under way
 _RETRIES = 8
 _TIMEOUTS: dict[str, Any] = {"connection_timeout": 20, "read_timeout": 120}  # seconds
 _AGENT = f"auditor/{version('auditor')}"

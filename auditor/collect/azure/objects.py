@@ -133,11 +133,24 @@ def plan(azure: Azure, url: str, into: LandingFolder, now: datetime, *, kind: st
 
 def take(azure: Azure, wanted: Plan, run: Run, into: LandingFolder, now: datetime, *, kind: str) -> None:
     """Fetches one run, shows it to readers, and drops what it replaces."""
+    for blob in run.blobs:
+        bring(azure, wanted, run, blob, into, now, kind=kind)
+    show(wanted, run, into, kind=kind)
+
+
+def bring(azure: Azure, wanted: Plan, run: Run, blob: Blob, into: LandingFolder, now: datetime, *, kind: str) -> None:
+    """Fetches one blob of a run, unless this very content lies here; readers do not see it yet."""
+    name = _landing(kind, wanted.place, blob.name)
+    if not into.holds(name, blob.etag) and not into.holds(_staged(name), blob.etag):
+        _download(azure, wanted.place, blob, into, _staged(name), kind=kind, period=run.first, now=now)
+
+
+def show(wanted: Plan, run: Run, into: LandingFolder, *, kind: str) -> None:
+    """Shows a run to readers and drops what it replaces, if all of its blobs lie here; else nothing changes."""
     names = {_landing(kind, wanted.place, blob.name): blob for blob in run.blobs}
-    fresh = {name: blob for name, blob in names.items() if not into.holds(name, blob.etag)}
-    for name, blob in fresh.items():
-        if not into.holds(_staged(name), blob.etag):
-            _download(azure, wanted.place, blob, into, _staged(name), kind=kind, period=run.first, now=now)
+    fresh = [name for name, blob in names.items() if not into.holds(name, blob.etag)]
+    if not all(into.holds(_staged(name), names[name].etag) for name in fresh):
+        return
     for name in fresh:
         into.adopt(_staged(name), name)
     into.drop(name for name in _of_group(wanted.place, run.group, into, kind) if name not in names)

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -272,7 +272,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body if cut is None else body[:cut])
+            with suppress(BrokenPipeError, ConnectionResetError):  # a collector that was killed listens no more
+                self.wfile.write(body if cut is None else body[:cut])
         if cut is not None:
             self.wfile.flush()
             self.close_connection = True

@@ -81,6 +81,8 @@ def test_a_killed_collection_goes_on_where_it_stopped(cloud: Cloud, tmp_path: Pa
         return answer(seen)
 
     cloud.batch = slowly
+    if datetime.now().minute == 59:  # both collections must end with the same full hour
+        time.sleep(61 - datetime.now().second)
     config = tmp_path / "auditor.toml"
     config.write_text(
         f'[audit]\nlookback_days = 1\n[limits]\nparallel = 2\n[[sources.azure]]\nname = "azure"\n'
@@ -100,7 +102,9 @@ def test_a_killed_collection_goes_on_where_it_stopped(cloud: Cloud, tmp_path: Pa
     cloud.seen.clear()
     done = subprocess.run([*words, str(tmp_path / "out")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len([seen for seen in cloud.seen if seen.path.endswith(":getBatch")]) == 20 - len(lying)
+    asked = len([seen for seen in cloud.seen if seen.path.endswith(":getBatch")])
+    # Of the two under way one may have been put down and not yet written into the journal.
+    assert 20 - len(lying) <= asked <= 20 - len(lying) + 2
     assert all(path.read_bytes() == content for path, content in lying.items())
     assert all(gzip.decompress(path.read_bytes()).endswith(b"}") for path in landing.rglob("*.json.gz"))
     assert not list(landing.rglob("*.part"))
