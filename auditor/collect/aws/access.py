@@ -120,9 +120,16 @@ def _moment(value: Any) -> str:
     return str(value)
 
 
+@lru_cache(maxsize=1)
+def _models() -> Any:
+    """The descriptions of the services, megabytes of JSON: read once for all sessions."""
+    return botocore.session.Session().get_component("data_loader")
+
+
 def new_session(profile: str | None) -> Any:
     """A session of the SDK with its own credential chain; times stay as the services write them."""
     session = botocore.session.Session(profile=profile)
+    session.register_component("data_loader", _models())
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
     return session
 
@@ -162,8 +169,6 @@ def assumed(start: Account, arn: str, external_id: str | None) -> Account:
         }
 
     session = new_session(None)
-    # Reading the models of the services once is enough for all sessions.
-    session.register_component("data_loader", start.session.get_component("data_loader"))
     session._credentials = RefreshableCredentials.create_from_metadata(refresh(), refresh, "sts-assume-role")
     return Account(session, start.clients, start.budget, parts[4], parts[1], start.region, start.home)
 

@@ -27,8 +27,8 @@ def collect(source: AwsSource, collection: Collection, accounts: Sequence[Accoun
     for url in source.flow_logs:
         found: list[tuple[objects.Bucket, list[objects.Stored]]] = []
         ask = partial(_list, url, collection, accounts, found)
-        if not collection.attempt(Task("flows", "s3:ListObjectsV2", _HIDES, ask), explain):
-            continue
+        # Days that were left out, or a folder that may not be listed, take nothing from the days found before.
+        collection.attempt(Task("flows", "s3:ListObjectsV2", _HIDES, ask), explain)
         for bucket, stored in found:
             collection.each((_task(collection, bucket, one) for one in stored), explain)
 

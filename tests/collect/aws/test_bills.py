@@ -261,7 +261,7 @@ def test_a_page_of_a_listing_that_is_throttled_is_asked_for_again(
     s3: Any, aws: Aws, collect: Collect, impatient: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = replace(CALLS["s3:ListObjectsV2"], size={"MaxKeys": 3})
-    monkeypatch.setitem(CALLS, "s3:ListObjectsV2", listing)  # type: ignore[arg-type]
+    monkeypatch.setitem(CALLS, "s3:ListObjectsV2", listing)
     for number in range(7):
         put(s3, f"drop/{number:04d}.csv", b"x")
     refused: list[Request] = []
