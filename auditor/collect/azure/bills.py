@@ -1,4 +1,4 @@
-"""Bills: exports where they lie, those that a scope has, and answers of the Query API for scopes that have none."""
+"""Bills: exports where they lie, those that a scope has, and answers of the Query API for months that none holds."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,9 @@ _ROWS = 5000  # of a page, the most that the Query API gives
 
 
 def collect(azure: Azure, source: AzureSource, c: Collection) -> None:
-    urls = list(dict.fromkeys(source.exports))
+    """Exports first; what no export of a scope holds (months before it was made, all of them without one) is queried."""
+    urls = [url for url in dict.fromkeys(source.exports) if c.attempt(_understand(url), explain)]
+    of_scope: dict[str, list[str]] = {}
     for scope in source.scopes:
         found: list[str] = []
         task = Task(
@@ -31,11 +33,22 @@ def collect(azure: Azure, source: AzureSource, c: Collection) -> None:
         )
         if not c.attempt(task, explain):
             continue
-        urls += [url for url in found if not any(_is_below(url, given) for given in urls)]
-        if not found:
-            _query(azure, scope, c)
+        for url in found:
+            place = next((given for given in urls if _is_below(url, given)), url)
+            of_scope.setdefault(scope, []).append(place)
+            urls += [place] if place not in urls else []
+        of_scope.setdefault(scope, [])
     for url in urls:
         _fetch(azure, url, c)
+    for scope, places in of_scope.items():
+        _query(azure, scope, {month for url in places for month in _held(url, c)}, c)
+
+
+def _understand(url: str) -> Task:
+    def run() -> None:
+        objects.parse(url)
+
+    return Task("billing", "storage:blobs.list", f"what lies at {url.partition('?')[0]}", run)
 
 
 def _find(azure: Azure, scope: str, into: list[str]) -> None:
@@ -77,11 +90,10 @@ def _is_below(url: str, given: str) -> bool:
 
 def _fetch(azure: Azure, url: str, c: Collection) -> None:
     plans: list[objects.Plan] = []
-    hides = f"what was exported to {url.partition('?')[0]} since the last collection"
     listing = Task(
         "billing",
         "storage:blobs.list",
-        hides,
+        f"what was exported to {url.partition('?')[0]} since the last collection",
         lambda: plans.append(objects.plan(azure, url, c.folder, c.now, kind="billing", months=c.months)),
     )
     if not c.attempt(listing, explain):
@@ -94,7 +106,7 @@ def _fetch(azure: Azure, url: str, c: Collection) -> None:
                 "storage:blobs.list",
                 f"no export of the last {c.months} months lies at {url}",
                 "every cost that it should hold",
-                "correct `exports`, or run the export once: az costmanagement export show --scope SCOPE --name NAME",
+                "correct `exports`, or run the export once in Cost Management > Exports",
             )
         )
     c.each(
@@ -116,7 +128,18 @@ def _fetch(azure: Azure, url: str, c: Collection) -> None:
     objects.drop_gone(plan, c.folder, kind="billing")
 
 
-def _query(azure: Azure, scope: str, c: Collection) -> None:
+def _held(url: str, c: Collection) -> set[date]:
+    """The first days of the months whose costs lie here now, of this collection or an earlier one."""
+    spans = set(objects.spans(objects.parse(url), c.folder, kind="billing"))
+    # Files that do not tell their months may hold any.
+    return {m for m in _months(c) if any((first or "") <= f"{m:%Y-%m}" <= (last or "9999") for first, last in spans)}
+
+
+def _query(azure: Azure, scope: str, held: set[date], c: Collection) -> None:
+    for month in held:  # an export has taken over
+        folder = _folder(scope, month)
+        c.folder.drop(name for name in c.folder.entries if name.startswith(f"{folder}/"))
+        c.folder.set_mark(f"query {folder}", None)
     c.each(
         (
             Task(
@@ -127,9 +150,15 @@ def _query(azure: Azure, scope: str, c: Collection) -> None:
                 scope,
             )
             for month in _months(c)
+            if month not in held
         ),
         explain,
     )
+
+
+def _folder(scope: str, month: date) -> str:
+    slug = re.sub(r"[^A-Za-z0-9-]+", "_", scope.strip("/"))
+    return f"billing/query/{slug}/{month:%Y-%m}"
 
 
 def _months(c: Collection) -> Iterator[date]:
@@ -142,11 +171,10 @@ def _months(c: Collection) -> Iterator[date]:
 def _query_month(azure: Azure, scope: str, month: date, c: Collection) -> None:
     """The days of one month, once it is settled never again. Pages are shown to readers when the last is there."""
     following = (month + timedelta(days=32)).replace(day=1)
-    slug = re.sub(r"[^A-Za-z0-9-]+", "_", scope.strip("/"))
-    mark = f"query {slug} {month:%Y-%m}"
+    folder = _folder(scope, month)
+    mark = f"query {folder}"
     if c.folder.mark(mark):
         return
-    folder = f"billing/query/{slug}/{month:%Y-%m}"
     names = []
     for at, page in enumerate(_answers(azure, scope, month, following), start=1):
         staged = f"{folder}/{objects.STAGED}page-{at:04d}.json"

@@ -191,14 +191,20 @@ def listing(azure: Azure, place: Place) -> Iterator[Blob]:
         if not page:
             return
         for blob in page:
-            # `exports/ea` is a prefix of `exports/ea-old/…` too, which is another folder.
-            inside = (
-                not place.prefix or blob.name == place.prefix or blob.name.startswith(place.prefix.rstrip("/") + "/")
-            )
-            if inside and blob.size:
+            if _is_inside(blob.name, place) and blob.size:
                 yield Blob(blob.name, blob.etag.strip('"'), blob.size, blob.last_modified)
         if not pages.continuation_token:
             return
+
+
+def spans(place: Place, into: LandingFolder, *, kind: str) -> Iterator[tuple[str | None, str | None]]:
+    """First and last month of each file of the prefix that readers see; null where nothing tells them."""
+    for name, entry in into.entries.items():
+        blob = _blob_of(name, place, kind)
+        is_shown = not name.rpartition("/")[2].startswith(STAGED)
+        if is_shown and name.startswith(f"{kind}/{place.folder}/") and _is_inside(blob, place):
+            first, last = _span(blob)
+            yield first or entry.period, last or entry.period
 
 
 def kinds(azure: Azure, place: Place, blobs: Sequence[Blob], most: int) -> set[str]:
@@ -210,6 +216,11 @@ def kinds(azure: Azure, place: Place, blobs: Sequence[Blob], most: int) -> set[s
     told = sorted(newest.values(), key=lambda blob: blob.modified)[-most:]
     read = (_parse_manifest(blob, b"".join(_chunks(azure, place, blob))) for blob in told)
     return {about["type"].lower() for about in read if about}
+
+
+def _is_inside(blob: str, place: Place) -> bool:
+    # `exports/ea` is a prefix of `exports/ea-old/…` too, which is another folder.
+    return not place.prefix or blob == place.prefix or blob.startswith(place.prefix + "/")
 
 
 def _landing(kind: str, place: Place, name: str) -> str:

@@ -288,7 +288,7 @@ def test_a_scopes_exports_are_found_and_fetched_and_nothing_is_queried(
         scope_export(container, "daily", "ActualCost"),
         scope_export(container, "sheet", "PriceSheet"),
     ]
-    journal = pull(scopes=[scope], **NOTHING_ELSE)
+    journal = pull(scopes=[scope], limits=Limits(months=1), **NOTHING_ELSE)
     assert (bills(journal), journal.problems) == (names, [])
     assert not asked(stored, "/query")
 
@@ -365,3 +365,47 @@ def test_a_denied_scope_stops_no_other_and_says_what_to_grant(queried: Cloud, pu
     assert (problem.what, problem.account_id) == ("costmanagement:exports.list", billing)
     assert "(RBACAccessDenied)" in problem.reason
     assert problem.fix is not None and "reading role of the billing account" in problem.fix
+
+
+def test_months_before_an_export_was_made_are_queried_and_given_up_when_it_holds_them(
+    container: Any, stored: Cloud, pull: Pull
+) -> None:
+    scope = f"/subscriptions/{SUBSCRIPTION}"
+    stored.costs[scope] = [cost_rows(20260901, 0.1), cost_rows(20261001, 0.7)]
+    wanted = {"scopes": [scope], "limits": Limits(months=2), "now": NOW.replace(day=20), **NOTHING_ELSE}
+    queried = [f"billing/query/subscriptions_{SUBSCRIPTION}/2026-{month}/page-0001.json" for month in ("09", "10")]
+    assert bills(pull(**wanted)) == queried
+    october = export(container, RUNS[0], "2026-10-02T06:00:00Z")
+    stored.exports[scope] = [scope_export(container, "daily", "ActualCost")]
+    assert bills(pull(**wanted)) == sorted([*october, queried[0]])
+    september = export(container, RUNS[1], "2026-10-05T06:00:00Z", period="20260901-20260930")
+    assert bills(pull(**wanted)) == sorted([*october, *september])
+
+
+def test_costs_of_an_export_that_may_not_be_read_are_queried(container: Any, stored: Cloud, pull: Pull) -> None:
+    scope = f"/subscriptions/{SUBSCRIPTION}"
+    export(container, RUNS[0], "2026-10-02T06:00:00Z")
+    stored.costs[scope] = [cost_rows(20261001, 0.7)]
+    stored.exports[scope] = [scope_export(container, "daily", "ActualCost")]
+    stored.always(lambda seen: "part_" in seen.path, denied("AuthorizationPermissionMismatch"))
+    journal = pull(scopes=[scope], limits=Limits(months=1), **NOTHING_ELSE)
+    shown = [name for name in bills(journal) if "/._" not in name]
+    assert shown == [f"billing/query/subscriptions_{SUBSCRIPTION}/2026-10/page-0001.json"]
+    assert {problem.what for problem in journal.problems} == {"storage:blobs.get"}
+
+
+def test_an_older_delivery_of_a_month_stands_and_is_not_queried_beside_it(
+    container: Any, stored: Cloud, pull: Pull
+) -> None:
+    scope = f"/subscriptions/{SUBSCRIPTION}"
+    older = export(container, RUNS[0], "2026-10-02T06:00:00Z")
+    stored.costs[scope] = [cost_rows(20261001, 0.7)]
+    stored.exports[scope] = [scope_export(container, "daily", "ActualCost")]
+    wanted = {"scopes": [scope], "limits": Limits(months=1), **NOTHING_ELSE}
+    pull(**wanted)
+    export(container, RUNS[1], "2026-10-03T06:00:00Z")
+    stored.always(lambda seen: f"{RUNS[1]}/part_" in seen.path, denied("AuthorizationPermissionMismatch"))
+    assert bills(pull(**wanted)) == older
+    stored.always(lambda seen: seen.query.get("comp") == "list", denied("AuthorizationPermissionMismatch"))
+    assert bills(pull(**wanted)) == older
+    assert not asked(stored, "/query")
