@@ -5,13 +5,16 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditor.cli.findings import clean
 from auditor.cli.place import ConfigOption
 from auditor.errors import SettingsError
+
+if TYPE_CHECKING:
+    from auditor.settings import Settings
 
 PARTIAL = 3
 
@@ -20,6 +23,18 @@ def collect(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to fetch into; what it holds is not fetched again.")
     ],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="With --redact: files and folders as they are; without any, the sources are collected."),
+    ] = None,
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Replace account ids, names, tag values and addresses, so that it can be sent."),
+    ] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="File of the key of --redact, made where missing: the same key gives the same names again."),
+    ] = None,
     config: ConfigOption = None,
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log to stderr; twice for details.")] = 0,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
@@ -36,6 +51,13 @@ def collect(
 
     start_logging(verbose, log_format)
     loaded = settings.load(config)
+    if paths and not redact:
+        raise SettingsError("collect fetches what is configured; with --redact it rewrites the files that are named")
+    if key is not None and not redact:
+        raise SettingsError("--key belongs to --redact")
+    if paths:
+        _redact(paths, output, key, loaded, shown=not no_progress)
+        return
     if not is_live(loaded):
         looked = str(config) if config else ", ".join(settings.PLACES)
         raise SettingsError(
@@ -45,7 +67,11 @@ def collect(
         tempfile.TemporaryDirectory(prefix="auditor-") as spool,
         progress_for(Console(stderr=True), shown=not no_progress) as progress,
     ):
-        made = run_collect(loaded, output, Path(spool), progress, datetime.now(UTC))
+        # what names somebody lies only in the spool, which goes
+        target = Path(spool) / "landing" if redact else output
+        made = run_collect(loaded, target, Path(spool), progress, datetime.now(UTC))
+        if redact:
+            _redact([str(source.path) for source in made], output, key, loaded, shown=False)
     for source in made:
         typer.echo(clean(f"{source.name}: {source.files:,} files in {source.path}"))
         for problem in source.problems:
@@ -57,3 +83,18 @@ def collect(
             typer.echo(clean(text.rstrip("; ")), err=True)
     if any(source.problems for source in made):
         sys.exit(PARTIAL)
+
+
+def _redact(paths: list[str], output: Path, key: Path | None, loaded: "Settings", *, shown: bool) -> None:
+    from rich.console import Console
+
+    from auditor.cli.progress import progress_for
+    from auditor.redact import key_of, redact
+
+    with progress_for(Console(stderr=True), shown=shown) as progress:
+        done = redact(paths, output, key_of(key, output), progress, loaded.tags.settings())
+    typer.echo(clean(f"{done.files:,} files in {output}, without the names of accounts, people and resources"))
+    for name, reason in done.left_out:
+        typer.echo(clean(f"  left out: {name}: {reason}"), err=True)
+    if key is not None:
+        typer.echo(f"keep {key} here: with it the same names come out again")
