@@ -244,7 +244,7 @@ readers as (
         BillingCurrency,
         min(rank) as best_rank,
         list(reader_id order by rank asc, reader_id asc)[1:10] as reader_ids,
-        arg_min(reader_region_id, rank) as reader_region_id
+        list(reader_region_id order by rank asc, reader_id asc)[1] as reader_region_id
     from judged
     where rank is not null
     group by provider, ResourceId, BillingCurrency
