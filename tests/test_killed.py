@@ -122,7 +122,7 @@ def remembered(place: Path) -> dict[str, Any]:
     with State.open(str(place / "data" / "state.db")) as state:
         records = sorted(state.list_findings(), key=lambda each: each.subject)
         document = json.loads((place / "out" / "findings.json").read_text())
-        live = state.live_files("charges")
+        live = state.live_files()
         return {
             "findings": [(each.subject[-5:], each.status, each.monthly_savings_net) for each in records],
             "events": [
@@ -131,7 +131,7 @@ def remembered(place: Path) -> dict[str, Any]:
             ],
             "reconciliation": [(row["lake_billed_cost"], row["difference"]) for row in document["reconciliation"]],
             "net": document["totals"]["monthly_savings_net"],
-            "live": [(file.billing_period, file.rows) for file in live],
+            "live": [(file.table, file.billing_period, file.rows) for file in live],
             "files": [(place / "data" / file.path).is_file() for file in live],
             "left running": [run.id for run in state.runs_list() if run.status == "running"],
         }
@@ -162,6 +162,8 @@ def test_an_audit_killed_at_any_stage_is_made_good_by_the_next(audited: Path, tm
     ]
     assert expected["reconciliation"] == [("21.60000000002", "0")]
     assert stages > 30
+    assert len(expected["live"]) > 2
+    assert all(expected["files"])
     assert forked(lambda: audit(whole)) == 0
     once_more = remembered(whole)
     assert ("nat-3", "open") in [(name, status) for name, status, _ in once_more["findings"]]

@@ -45,6 +45,11 @@ def test_a_unit_names_commands_and_options_that_exist(unit: Path) -> None:
         assert {word for word in words if word.startswith("-")} <= known
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_a_unit_shows_what_a_dead_lock_is_known_by(unit: Path) -> None:
+    assert not re.search(r"^ProcSubset=pid", unit.read_text(), re.MULTILINE)
+
+
 def test_the_shipped_configuration_is_the_one_the_settings_make_and_changes_nothing() -> None:
     text = (CONFIG / "auditor.example.toml").read_text()
     assert text == example()
