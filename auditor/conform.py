@@ -105,7 +105,7 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
         "1.2",
         "case when SubAccountId is not null then coalesce(SubAccountType, own_sub_account_type) end",
     ),
-    "Tags": ("1.0", "case when json_valid(Tags) then Tags end"),
+    "Tags": ("1.0", "case when has_tags then Tags end"),
 }
 _OWN = (
     "x_ServiceCode",
@@ -144,7 +144,7 @@ def select(relation: str, version: str) -> str:
     """SQL of the relation's charges as rows of FOCUS, our own columns behind, named `x_…`."""
     wanted = ", ".join(f"{_COLUMNS[name][1]} as {name}" for name in columns(version))
     own = ", ".join(_OWN)
-    raw_tags = "case when not json_valid(Tags) then Tags end as x_Tags"
+    raw_tags = "case when not has_tags then Tags end as x_Tags"
     return f"select {wanted}, {own}, {raw_tags} from ({_filled(relation)})"
 
 
@@ -188,6 +188,7 @@ def _filled(relation: str) -> str:
                 -- Google's price list knows its prices by the SKU.
                 case when c.ChargeCategory <> 'Tax' then coalesce(c.SkuPriceId, case when c.provider = 'gcp' then c.SkuId end) end as sku_price_id,
                 coalesce(c.PricingCurrency, c.BillingCurrency) as pricing_currency,
+                json_valid(c.Tags) as has_tags,
                 -- A commitment's purchase and what of it was not used are charges of the commitment.
                 coalesce(c.ResourceId, case when c.ChargeCategory = 'Purchase' or c.CommitmentDiscountStatus = 'Unused' then c.CommitmentDiscountId end) as resource_id
             from {relation} as c

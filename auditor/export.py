@@ -17,7 +17,7 @@ from pathlib import Path
 
 import duckdb
 
-from auditor import bills, conform, live
+from auditor import bills, conform, live, money
 from auditor.bills import Bill, Choice
 from auditor.collect.local import gather
 from auditor.errors import LakeError, SettingsError, SourceError
@@ -295,7 +295,7 @@ def _not_at_hand(unit: Unit, absent: Sequence[Bill]) -> str:
 
 def _told(costs: dict[str, tuple[Decimal, Decimal]]) -> str:
     told = (
-        f"{billed} billed and {effective} effective in {currency}"
+        f"{money.text(billed)} billed and {money.text(effective)} effective in {currency}"
         for currency, (billed, effective) in sorted(costs.items())
     )
     return ", ".join(told) or "nothing"

@@ -31,6 +31,7 @@ def export(
     """Write every charge of the bills as FOCUS, one Parquet file for each provider, billing account and period."""
     from rich.console import Console
 
+    from auditor import money
     from auditor.cli.progress import progress_for
     from auditor.cli.request import make_request
     from auditor.export import check_version
@@ -43,7 +44,7 @@ def export(
         done = run_export(request, focus, output, progress, datetime.now(UTC))
     for file in done.files:
         sums = ", ".join(
-            f"{billed} {currency} billed, {effective} effective"
+            f"{money.text(billed)} {currency} billed, {money.text(effective)} effective"
             for currency, (billed, effective) in sorted(file.costs.items())
         )
         typer.echo(f"{file.path}  {file.rows:,} rows, {sums}")

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from auditor.errors import SourceError
-from auditor.focus import CHARGE_COLUMNS
+from auditor.focus import CHARGE_COLUMNS, MEASURES
 from auditor.landing import Recognised
 from auditor.normalise.billing import formats, salvage, source
 from auditor.normalise.billing.deliveries import Delivery
 from auditor.normalise.billing.source import Source, literal, quote
 
-_FORBIDDEN = ("ChargePeriodStart", "ChargePeriodEnd")
+_TIMES = ("ChargePeriodStart", "ChargePeriodEnd")
+# The line types of AWS of which the one negates the other.
+_NEGATING = "('SavingsPlanCoveredUsage', 'SavingsPlanNegation')"
 
 
 def read_lines(
@@ -61,24 +64,33 @@ def _relation(
         raise SourceError("; ".join(damage))
     opened = source.open_source(con, "exported_bill", sound, spool, formats.JSON_COLUMNS.get(delivery.family))
     con.execute(f"create or replace temp view exported_lines as {_lines(module, opened, net=net, role=role)}")
-    con.execute(f"create or replace temp view exported_rows as {module.rows('exported_lines')}")
-    have = {row[0] for row in con.execute("describe exported_rows").fetchall()}
+    _charges(con, module, "exported_lines", "exported_charges")
+    if delivery.family != "cur":
+        return "exported_charges"
+    con.execute(f"create or replace temp view negating_lines as select * from exported_lines where kind in {_NEGATING}")
+    _charges(con, module, "negating_lines", "negating_charges")
+    return _with_negations_cancelled("exported_charges", "negating_charges")
+
+
+def _charges(con: duckdb.DuckDBPyConnection, module: Any, lines: str, view: str) -> None:
+    """View of the FOCUS rows of lines, typed as in the lake but for their own times."""
+    rows = f"({module.rows(lines)})"
+    have = {row[0] for row in con.execute(f"describe select * from {rows}").fetchall()}
     columns = ", ".join(
         f"{quote(name) if name in have else 'null'}::{kind} as {quote(name)}"
         for name, kind in CHARGE_COLUMNS.items()
-        if name not in _FORBIDDEN
+        if name not in _TIMES
     )
     con.execute(f"""
-        create or replace temp view exported_charges as
+        create or replace temp view {view} as
         select
             {columns},
             coalesce(start_at, BillingPeriodStart)::timestamp as ChargePeriodStart,
             coalesce(end_at, start_at + interval 1 hour, BillingPeriodStart + interval 1 day)::timestamp as ChargePeriodEnd,
             bill_day
-        from exported_rows
+        from {rows}
         where BillingPeriodStart is not null
     """)
-    return _with_negations_cancelled("exported_charges") if delivery.family == "cur" else "exported_charges"
 
 
 def _lines(module: object, opened: Source, *, net: bool, role: str | None) -> str:
@@ -100,21 +112,19 @@ def _lines(module: object, opened: Source, *, net: bool, role: str | None) -> st
     """
 
 
-def _with_negations_cancelled(charges: str) -> str:
-    measures = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
-    quantities = ("ConsumedQuantity", "PricingQuantity", "CommitmentDiscountQuantity")
-    keys = [name for name in CHARGE_COLUMNS if name not in (*measures, *quantities, *_FORBIDDEN)]
-    sums = ", ".join(f"sum({name})::{CHARGE_COLUMNS[name]} as {name}" for name in (*measures, *quantities))
+def _with_negations_cancelled(charges: str, negating: str) -> str:
+    """The charges without negations, but with what these fail to cancel of the usage that they negate."""
+    keys = ", ".join(quote(name) for name in CHARGE_COLUMNS if name not in (*MEASURES, *_TIMES))
+    sums = ", ".join(f"sum({name})::{CHARGE_COLUMNS[name]} as {name}" for name in MEASURES)
     return f"""(
         select * from {charges} where x_LineItemType is distinct from 'SavingsPlanNegation'
         union all by name
         select
-            {", ".join(quote(name) for name in keys)}, {sums},
+            {keys}, {sums}, bill_day,
             date_trunc('day', min(ChargePeriodStart)) as ChargePeriodStart,
-            date_trunc('day', min(ChargePeriodStart)) + interval 1 day as ChargePeriodEnd,
-            bill_day
-        from {charges}
+            date_trunc('day', min(ChargePeriodStart)) + interval 1 day as ChargePeriodEnd
+        from {negating}
         where x_LineItemType = 'SavingsPlanNegation'
-        group by {", ".join(quote(name) for name in keys)}, bill_day
+        group by {keys}, bill_day
         having sum(BilledCost) <> 0
     )"""
