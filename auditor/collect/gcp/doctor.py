@@ -133,7 +133,7 @@ def _project(source: GcpSource, google: Google, project: str) -> Iterator[Check]
         if flowing:
             yield Check("ok", subject, f"figures of accelerators come in ({', '.join(flowing)})")
         elif accelerators:
-            text = f"{accelerators} machines have GPUs, and no figures of them came in the last day"
+            text = f"no figures of GPUs came in the last day, and there are machines with some: {accelerators}"
             yield Check("warn", subject, text, _AGENT)
         else:
             yield Check("ok", subject, "metrics can be read")

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeVar
 
 from google.api_core.client_options import ClientOptions
 from google.api_core.exceptions import GoogleAPICallError
-from google.cloud import storage  # type: ignore[attr-defined]
+from google.cloud.storage import Client  # type: ignore[import-untyped]
 from google.cloud.storage.exceptions import InvalidResponse  # type: ignore[import-untyped]
 from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]
 
@@ -96,7 +96,7 @@ def _parts(url: str) -> tuple[str, str]:
 
 def _client(google: Google) -> Any:
     options = ClientOptions(api_endpoint=google.endpoint_url) if google.endpoint_url else None
-    return storage.Client(google.project or "none", google.credentials, client_options=options)
+    return Client(google.project or "none", google.credentials, client_options=options)
 
 
 def _ask(google: Google, name: str, call: Callable[[], _T], bytes_: int = 0) -> _T:

@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from gcp_storage_emulator.server import create_server
+from gcp_storage_emulator.server import create_server  # type: ignore[import-untyped]
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
-from google.cloud import storage  # type: ignore[attr-defined]
+from google.cloud.storage import Client  # type: ignore[import-untyped]
 
 from auditor.collect import gcp
 from auditor.collect.gcp import objects
@@ -41,7 +41,7 @@ def bucket() -> Iterator[Bucket]:
     server = create_server("127.0.0.1", port, in_memory=True)
     server.start()
     url = f"http://127.0.0.1:{port}"
-    client = storage.Client("none", AnonymousCredentials(), client_options=ClientOptions(api_endpoint=url))
+    client = Client("none", AnonymousCredentials(), client_options=ClientOptions(api_endpoint=url))
     yield Bucket(url, client.create_bucket("acme-bills"))
     server.stop()
 
