@@ -1,5 +1,6 @@
 """What ships beside the program: units, a cron line, a container, a configuration, secrets by reference."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -164,3 +165,24 @@ def test_a_full_disk_is_told_and_leaves_the_state_whole(tmp_path: Path) -> None:
     with State.open(str(tmp_path / "state.db")) as again:
         assert [each.status for each in again.runs_list()] == ["running"]
         again.finish_run(run, "complete", {"big": "x" * 1_000_000})
+
+
+def test_the_container_is_given_all_that_the_program_is_packed_from() -> None:
+    text = (CONFIG / "container" / "Containerfile").read_text()
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE) for word in line.split()[:-1]}
+    project = tomllib.loads((CONFIG.parent / "pyproject.toml").read_text())
+    assert copied >= set(project["tool"]["hatch"]["build"]["only-include"])
+    assert copied >= {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+    assert all((CONFIG.parent / name).exists() for name in copied)
+
+
+def test_the_container_starts_with_options_that_exist() -> None:
+    from typer.main import get_command
+
+    from auditor.cli.app import app
+
+    text = (CONFIG / "container" / "Containerfile").read_text()
+    [command] = re.findall(r"^CMD (\[.+\])$", text, re.MULTILINE)
+    name, *words = json.loads(command)
+    known = {option for each in get_command(app).commands[name].params for option in each.opts}  # type: ignore[attr-defined]
+    assert {word for word in words if word.startswith("-")} <= known
