@@ -104,7 +104,8 @@ class LandingFolder:
 
     def holds(self, name: str, etag: str) -> bool:
         """Whether this very content lies here already, so that it need not be fetched again."""
-        entry = self.entries.get(plain(name))
+        with self._lock:
+            entry = self._journal.entries.get(plain(name))
         return entry is not None and entry.etag == etag
 
     def write(

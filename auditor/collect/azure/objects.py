@@ -68,7 +68,7 @@ class Plan:
 
     place: Place
     runs: tuple[Run, ...]
-    listed: frozenset[str]
+    listed: frozenset[str]  # names below the landing folder
     since: str | None
 
 
@@ -121,10 +121,10 @@ def plan(azure: Azure, url: str, into: LandingFolder, now: datetime, *, kind: st
     """Lists the prefix and chooses: for bills the newest whole run of each period, for everything else all blobs."""
     place = parse(url)
     listed = list(listing(azure, place))
-    names = frozenset(blob.name for blob in listed)
+    names = frozenset(_landing(kind, place, blob.name) for blob in listed)
     since = _months_back(now, months) if months is not None else None
     if kind != "billing":
-        runs = [Run(blob.name, *_span(blob.name), blob.modified, (blob,)) for blob in listed]
+        runs = [Run(plain(blob.name), *_span(blob.name), blob.modified, (blob,)) for blob in listed]
     else:
         runs = _newest(_runs(azure, place, listed, into, now))
     wanted = [run for run in runs if since is None or run.last is None or run.last >= since]
@@ -151,19 +151,27 @@ def show(wanted: Plan, run: Run, into: LandingFolder, *, kind: str) -> None:
     fresh = [name for name, blob in names.items() if not into.holds(name, blob.etag)]
     if not all(into.holds(_staged(name), names[name].etag) for name in fresh):
         return
+    older = [name for name in _of_group(wanted.place, run.group, into, kind) if name not in names]
+    if run.missing:
+        stays = any(not _is_staged(name) for name in older)
+        _tell_missing(run, into, kind, "an older delivery is used" if stays else "part of the costs")
+        if stays:
+            return
     for name in fresh:
         into.adopt(_staged(name), name)
-    into.drop(name for name in _of_group(wanted.place, run.group, into, kind) if name not in names)
-    if run.missing:
-        into.problem(
-            Problem(
-                kind,
-                "storage:blobs.list",
-                f"{run.blobs[-1].name} names {len(run.missing)} files that are not there, such as {run.missing[0]}",
-                f"part of the costs of {run.first or 'a period'}",
-                "run the export again in the portal, or wait for its next run",
-            )
+    into.drop(older)
+
+
+def _tell_missing(run: Run, into: LandingFolder, kind: str, means: str) -> None:
+    into.problem(
+        Problem(
+            kind,
+            "storage:blobs.list",
+            f"{run.blobs[-1].name} names {len(run.missing)} files that are not there, such as {run.missing[0]}",
+            f"the newest costs of {run.first or 'a period'}: {means}",
+            "run the export again in the portal, or wait for its next run",
         )
+    )
 
 
 def drop_gone(wanted: Plan, into: LandingFolder, *, kind: str) -> None:
@@ -176,7 +184,7 @@ def drop_gone(wanted: Plan, into: LandingFolder, *, kind: str) -> None:
             continue
         blob = _blob_of(name, wanted.place, kind)
         is_old = wanted.since is not None and (_span(blob)[1] or entry.period or wanted.since) < wanted.since
-        if blob not in wanted.listed and not is_old and _group(blob) not in groups:
+        if _landing(kind, wanted.place, blob) not in wanted.listed and not is_old and _group(blob) not in groups:
             gone.append(name)
     into.drop(gone)
 
@@ -187,9 +195,7 @@ def listing(azure: Azure, place: Place) -> Iterator[Blob]:
     pages = client.list_blobs(name_starts_with=place.prefix or None, results_per_page=_PAGE).by_page()
     while True:
         with azure.asking("storage:blobs.list", f"{place.folder}/{place.prefix}"):
-            page = list(next(pages, ()))
-        if not page:
-            return
+            page = list(next(pages, ()))  # may be empty and yet not the last
         for blob in page:
             if _is_inside(blob.name, place) and blob.size:
                 yield Blob(blob.name, blob.etag.strip('"'), blob.size, blob.last_modified)
@@ -201,8 +207,7 @@ def spans(place: Place, into: LandingFolder, *, kind: str) -> Iterator[tuple[str
     """First and last month of each file of the prefix that readers see; null where nothing tells them."""
     for name, entry in into.entries.items():
         blob = _blob_of(name, place, kind)
-        is_shown = not name.rpartition("/")[2].startswith(STAGED)
-        if is_shown and name.startswith(f"{kind}/{place.folder}/") and _is_inside(blob, place):
+        if not _is_staged(name) and name.startswith(f"{kind}/{place.folder}/") and _is_inside(blob, place):
             first, last = _span(blob)
             yield first or entry.period, last or entry.period
 
@@ -239,8 +244,13 @@ def _staged(name: str) -> str:
     return f"{folder}/{STAGED}{last}"
 
 
+def _is_staged(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(STAGED)
+
+
 def _group(name: str) -> str:
     """The export and the period in a path: what is left when the parts that a run has for itself are taken out."""
+    name = plain(name)  # as it is below the landing folder
     folder, _, last = name.rpartition("/")
     shared = _shared(name)
     if not _SPAN.search(name) and not _is_manifest(name):
@@ -254,7 +264,7 @@ def _group(name: str) -> str:
 
 def _shared(name: str) -> str:
     """The folder that all runs of an export and period share."""
-    parts = name.split("/")[:-1]
+    parts = plain(name).split("/")[:-1]
     return "/".join(part for part in parts if part and not _GUID.fullmatch(part) and not _RUN_TIME.match(part))
 
 

@@ -409,3 +409,35 @@ def test_an_older_delivery_of_a_month_stands_and_is_not_queried_beside_it(
     stored.always(lambda seen: seen.query.get("comp") == "list", denied("AuthorizationPermissionMismatch"))
     assert bills(pull(**wanted)) == older
     assert not asked(stored, "/query")
+
+
+def test_an_older_run_that_the_bucket_no_longer_has_stays_until_the_newer_is_whole(
+    container: Any, stored: Cloud, pull: Pull
+) -> None:
+    older = export(container, RUNS[0], "2026-10-01T06:00:00Z")
+    pull(exports=[place(container)], **NOTHING_ELSE)
+    for blob in container.list_blobs():
+        container.delete_blob(blob.name)  # the export overwrites what it wrote before
+    export(container, RUNS[1], "2026-10-02T06:00:00Z", absent=1)
+    journal = pull(exports=[place(container)], **NOTHING_ELSE)
+    assert [name for name in bills(journal) if "/._" not in name] == older
+    assert "an older delivery is used" in journal.problems[0].hides
+    newer = export(container, RUNS[1], "2026-10-02T06:00:00Z")
+    assert bills(pull(exports=[place(container)], **NOTHING_ELSE)) == newer
+
+
+def test_an_empty_page_is_not_the_end_of_a_list(container: Any, stored: Cloud, pull: Pull) -> None:
+    names = export(container, RUNS[0], "2026-10-01T06:00:00Z")
+    empty = b"<?xml version='1.0'?><EnumerationResults><Blobs/><NextMarker>a</NextMarker></EnumerationResults>"
+    is_list = {"Content-Type": "application/xml"}
+    stored.once(lambda seen: seen.query.get("comp") == "list", (200, is_list, empty))
+    assert bills(pull(exports=[place(container)], **NOTHING_ELSE)) == names
+
+
+def test_a_name_that_no_file_system_takes_is_kept_from_pull_to_pull(container: Any, stored: Cloud, pull: Pull) -> None:
+    container.upload_blob(f"costs//{'long' * 70}/bill.csv", HEADER + "a")
+    first = pull(exports=[place(container)], **NOTHING_ELSE)
+    assert len(bills(first)) == 1
+    stored.seen.clear()
+    assert bills(pull(exports=[place(container)], **NOTHING_ELSE)) == bills(first)
+    assert [seen.query.get("comp") for seen in stored.seen] == ["list"]
