@@ -4,14 +4,16 @@ import importlib.util
 import shutil
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from auditor import secret
+from auditor import collect, secret
+from auditor.checks import Check
 from auditor.daemon import describe
 from auditor.errors import AuditorError, SettingsError
+from auditor.readiness import readiness
 from auditor.settings import Settings
 from auditor.state import State
 
@@ -19,20 +21,13 @@ _REACH_SECONDS = 5.0
 _LOW_DISK = 2 * 2**30  # a month of a large bill, ingested, fits into this
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing looked at: `state` is ok, warn or bad."""
-
-    state: str
-    subject: str
-    text: str
-
-
 def examine(settings: Settings, data_dir: Path, now: datetime) -> list[Check]:
     """Every check, in the order in which they depend on one another; none stops the others."""
     return [
         *_data_dir(data_dir),
         *_sources(settings),
+        *_live_sources(settings),
+        *_rules(settings, data_dir),
         *_secrets(settings),
         *_outlets(settings),
         *_schedule(settings, now),
@@ -55,7 +50,7 @@ def _data_dir(data_dir: Path) -> Iterator[Check]:
 
 
 def _sources(settings: Settings) -> Iterator[Check]:
-    if not settings.sources.files:
+    if not settings.sources.files and not collect.live_sources(settings):
         yield Check(
             "warn", "sources", "none is configured: `auditor scan PATH` audits files, `auditor serve` needs sources"
         )
@@ -68,6 +63,28 @@ def _sources(settings: Settings) -> Iterator[Check]:
                 f"source {source.name}",
                 f"{name} {'' if is_there else 'does not exist'}".strip(),
             )
+
+
+def _live_sources(settings: Settings) -> Iterator[Check]:
+    yield from collect.check(settings)
+
+
+def _rules(settings: Settings, data_dir: Path) -> Iterator[Check]:
+    try:
+        yield from readiness(settings, _newest_document(settings, data_dir))
+    except AuditorError as error:
+        yield Check("bad", "rules", str(error))
+
+
+def _newest_document(settings: Settings, data_dir: Path) -> dict[str, Any] | None:
+    """The newest audit's report; null where there is none, or where its state cannot be opened, which is told elsewhere."""
+    if settings.state.url is None and not (data_dir / "state.db").is_file():
+        return None
+    try:
+        with State.open(settings.state.address(data_dir)) as state:
+            return state.run_document()
+    except AuditorError:
+        return None
 
 
 def _secrets(settings: Settings) -> Iterator[Check]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from auditor.cli import collect, export, findings, rules, runs, serve, sql
+from auditor.cli import collect, export, findings, permissions, rules, runs, serve, sql
 from auditor.cli.logs import start_logging
 from auditor.cli.place import ConfigOption, DataDirOption
 from auditor.errors import AuditorError, RuleError, SettingsError
@@ -30,6 +30,7 @@ app.command()(runs.report)
 app.command()(sql.sql)
 app.command()(collect.collect)
 app.command()(export.export)
+app.command()(permissions.permissions)
 app.command()(serve.send)
 app.command()(serve.serve)
 app.command()(serve.doctor)

@@ -3,13 +3,16 @@
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditor.cli.findings import clean
 from auditor.cli.place import ConfigOption, DataDirOption, find_place, open_state
 from auditor.errors import SettingsError
+
+if TYPE_CHECKING:
+    from auditor.first_config import Answers
 
 PARTIAL = 3
 KINDS = ("report", "digest")
@@ -93,6 +96,8 @@ def doctor(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
         line = Text(f"{check.state:<5}", style=styles[check.state])
         line.append(Text(clean(f"{check.subject}: {check.text}"), style="default"))
         console.print(line)
+        if check.fix:
+            console.print(Text(clean(f"      {check.fix}"), style="dim"))
     if any(check.state == "bad" for check in checks):
         sys.exit(PARTIAL)
 
@@ -100,11 +105,38 @@ def doctor(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
 def init(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("auditor.toml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    aws_export: Annotated[
+        list[str] | None, typer.Option(help="s3://BUCKET/PREFIX of a CUR or Data Export; repeatable.")
+    ] = None,
+    gcp_dataset: Annotated[str | None, typer.Option(help="PROJECT.DATASET of the billing export.")] = None,
+    azure_scope: Annotated[
+        list[str] | None, typer.Option(help="/subscriptions/ID or a billing account's id; repeatable.")
+    ] = None,
+    prometheus: Annotated[str | None, typer.Option(help="Base address of a Prometheus.")] = None,
+    files: Annotated[list[str] | None, typer.Option("--path", help="Folder with exports; repeatable.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where lake and state live.")] = None,
+    mail_to: Annotated[list[str] | None, typer.Option(help="Address that gets the reports; repeatable.")] = None,
+    smtp_host: Annotated[str | None, typer.Option(help="Mail server.")] = None,
 ) -> None:
-    """Write a configuration with every setting, commented."""
+    """Write a configuration with every setting, commented, and your sources filled in; asks for them on a terminal."""
     from auditor.assets import room
+    from auditor.first_config import Answers, configuration
 
-    text = (room("config") / "auditor.example.toml").read_text("utf-8")
+    if path.exists() and not force:
+        raise SettingsError(f"{path} is there already; --force replaces it")
+    answers = Answers(
+        aws_export=aws_export or (),
+        gcp_dataset=gcp_dataset,
+        azure_scope=azure_scope or (),
+        prometheus=prometheus,
+        path=files or (),
+        data_dir=data_dir,
+        mail_to=mail_to or (),
+        smtp_host=smtp_host,
+    )
+    if answers.is_empty and sys.stdin.isatty() and sys.stdout.isatty():
+        answers = _asked()
+    text = configuration((room("config") / "auditor.example.toml").read_text("utf-8"), answers)
     try:
         with path.open("w" if force else "x", encoding="utf-8") as handle:
             handle.write(text)
@@ -112,4 +144,30 @@ def init(
         raise SettingsError(f"{path} is there already; --force replaces it") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
-    typer.echo(f"wrote {path}; next: edit it, then `auditor doctor`")
+    typer.echo(f"wrote {path}; next: {'edit it, then ' if answers.is_empty else ''}`auditor doctor`")
+    for cloud, wanted in (("aws", answers.aws_export), ("gcp", answers.gcp_dataset), ("azure", answers.azure_scope)):
+        if wanted:
+            typer.echo(f"`auditor permissions {cloud}` prints what the credentials for {cloud} must allow")
+
+
+def _asked() -> "Answers":
+    from auditor.first_config import Answers
+
+    def ask(question: str) -> str | None:
+        return typer.prompt(question, default="", show_default=False).strip() or None
+
+    def several(question: str) -> list[str]:
+        return (ask(question) or "").replace(",", " ").split()
+
+    typer.echo("Leave empty what you do not have.")
+    mail_to = several("Addresses that get the reports")
+    return Answers(
+        aws_export=several("AWS: s3://BUCKET/PREFIX of the Data Export or CUR"),
+        gcp_dataset=ask("GCP: PROJECT.DATASET of the billing export"),
+        azure_scope=several("Azure: /subscriptions/ID, or a billing account's id"),
+        prometheus=ask("Prometheus: its address"),
+        path=several("Folders with exports, inventory or metrics"),
+        data_dir=ask("Folder for lake and state, for example /var/lib/auditor"),
+        mail_to=mail_to,
+        smtp_host=ask("Mail server") if mail_to else None,
+    )

@@ -142,7 +142,12 @@ def check(settings: Settings) -> Iterator[Check]:
         except SettingsError as error:
             yield Check("bad", f"source {source.name}", str(error))
             continue
-        yield from module.check(source)
+        try:
+            yield from module.check(source)
+        except Exception as error:  # whatever an SDK raises says something of this source only
+            log.debug("source %s cannot be looked at", source.name, exc_info=True)
+            first = str(error).splitlines()[0][:300] if str(error) else "no message"
+            yield Check("bad", f"source {source.name}", f"cannot be looked at ({type(error).__name__}: {first})")
 
 
 def policy(cloud: str) -> str:
