@@ -21,7 +21,7 @@ from auditor.errors import AuditorError, LakeError
 if TYPE_CHECKING:
     from auditor.settings import Settings
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("auditor.child")  # and not `__main__`, as which it runs
 
 GRACE_SECONDS = 20.0  # to give a lock back; what is about to be committed is committed whole or not at all
 _LOCK_WAIT = timedelta(minutes=10)  # as long as an audit waits

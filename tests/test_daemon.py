@@ -789,3 +789,29 @@ def test_a_service_killed_at_any_stage_of_a_delivery_is_followed_by_one_that_mai
             assert process.wait(30) == 0
         assert [each.status for each in state.notifications()] == [status]
         assert len(post.mails) == mails
+
+
+@pytest.mark.slow
+def test_a_pull_of_the_schedule_fetches_what_the_live_sources_have(tmp_path: Path) -> None:
+    from auditor.collect import slurm
+
+    sacct = tmp_path / "sacct"
+    job = "4711|hpc|lena|robots|gpu|COMPLETED|1790000000|1790003600|3600|cpu=8,gres/gpu=4|gpu-1|train"
+    sacct.write_text("#!/bin/sh\ncat <<'TABLE'\n" + "|".join(slurm.FIELDS) + f"\n{job}\nTABLE\n")
+    sacct.chmod(0o755)
+    config = tmp_path / "auditor.toml"
+    config.write_text(
+        f'[lake]\ndata_dir = "{tmp_path}/data"\n[[sources.slurm]]\nname = "cluster"\ncommand = ["{sacct}"]\n'
+        '[schedule]\npull = "* * * * *"\naudit = "0 0 29 2 *"\nreport = "0 0 29 2 *"\nhousekeeping = "0 3 29 2 *"\n'
+    )
+    with State.open(str(tmp_path / "data" / "state.db")) as state:
+        state.note_baseline("pull", "long ago", datetime.now(UTC) - timedelta(hours=1))
+        process = serve(config, tmp_path)
+        try:
+            wait_for(lambda: [slot for slot in state.slots() if (slot.job, slot.status) == ("pull", "done")])
+        finally:
+            process.terminate()
+            process.wait(30)
+    landed = tmp_path / "data" / "landing" / "cluster"
+    assert any("4711" in path.read_text() for path in landed.rglob("*") if path.is_file())
+    assert "fetched source=cluster" in (tmp_path / "serve.log").read_text()
