@@ -11,7 +11,7 @@ from auditor.collect.aws.words import explain
 from auditor.collect.work import Collection, Task
 from auditor.settings import AwsSource
 
-__all__ = ["check", "collect", "policy"]
+__all__ = ["check", "collect", "explain", "policy"]
 
 _WHOLE = "everything of this source"
 

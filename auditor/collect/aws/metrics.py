@@ -283,7 +283,7 @@ def _ask(collection: Collection, batch: Batch, screen: "Screen | None") -> None:
     document = {
         "AccountId": batch.unit.account.account_id,
         "Region": batch.unit.region,
-        "MetricDataQueries": _asked(queries, results),
+        "MetricDataQueries": queries,
         "MetricDataResults": results,
     }
     if screen is not None:
@@ -299,12 +299,6 @@ def _ask(collection: Collection, batch: Batch, screen: "Screen | None") -> None:
         period=f"{_stamp(batch.start)}/{_stamp(batch.end)}",
     )
     collection.progress.advance(len(data))
-
-
-def _asked(queries: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The queries that were answered: a series that nobody reports is no news."""
-    answered = {one["Id"] for one in results}
-    return [one for one in queries if one["Id"] in answered]
 
 
 class Screen:

@@ -18,7 +18,7 @@ from auditor.collect.aws import access, words
 from auditor.collect.aws.access import Account, CallFailed
 from auditor.collect.budget import Budget
 from auditor.collect.folder import LandingFolder, plain
-from auditor.collect.work import Refusal, in_words
+from auditor.collect.work import in_words
 from auditor.errors import LakeError, SettingsError, SourceError
 from auditor.journal import Problem
 from auditor.settings import AwsSource
@@ -183,16 +183,12 @@ def fetch(
     """Names of the files below `kind`/BUCKET that stand for what lies at the address, fetched or kept.
 
     A delivery that cannot be fetched whole leaves the earlier one in place and becomes a problem of the folder. Raises
-    SettingsError for an address that is none, SourceError where nothing can be listed.
+    SettingsError for an address that is none, SourceError where there is nothing, CallFailed where it cannot be listed.
     """
     bucket, prefix = address(url)
     source = AwsSource(name="s3", endpoint_url=endpoint_url)
-    try:
-        place = Bucket(bucket, [access.base(source, budget)])
-        found = deliveries(place, prefix, into, now, kind=kind, months=months)
-    except CallFailed as error:
-        refusal = words.explain(error) or Refusal(str(error))
-        raise SourceError(f"{url}: {error.name}: {refusal.reason}; {refusal.fix or 'see the log'}") from error
+    place = Bucket(bucket, [access.base(source, budget)])
+    found = deliveries(place, prefix, into, now, kind=kind, months=months)
     names: list[str] = []
     for delivery in found:
         try:
