@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from auditor import render
 from auditor.cli.app import app
 from auditor.errors import SettingsError
+from auditor.records import RealisedSaving
 from auditor.state import State
 from auditor.stored import dump_extras
 from tests.deliver.documents import a_document, a_row
@@ -200,3 +201,14 @@ def test_times_of_day_do_not_matter_to_until(data: Path) -> None:
     run(data, "findings", "mute", "--rule", "x.*", "--reason", "r", "--until", "2099-01-01", "--author", "ada")
     with State.open(str(data / "state.db")) as state:
         assert state.mutes_list()[0].until == datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def test_a_resolved_finding_shows_what_it_saved_beside_what_it_had_promised(data: Path) -> None:
+    finding = ids(data, "--status", "resolved")["i-0a"]
+    with State.open(str(data / "state.db")) as state:
+        saving = RealisedSaving(finding, "2026-03", "USD", Decimal(330), Decimal(30), Decimal(300), Decimal("328.77"))
+        state.record_realised(state.runs_list()[0].id, [saving])
+    shown = run(data, "findings", "show", finding)
+    assert "2026-03: USD 300.00 (330.00 before, 30.00 billed); 328.77 estimated for the same days" in shown
+    [row] = json.loads(run(data, "findings", "show", finding, "--json"))["realised_savings"]
+    assert (row["realised_savings"], row["estimated_savings"]) == ("300.000000000000", "328.770000000000")
