@@ -5,19 +5,24 @@ them stays as it was delivered: amounts, usage types, types and sizes of machine
 is not known to be public counts as private. The key never lies in the folder; who keeps it can send again and compare.
 """
 
+import codecs
 import csv
+import gzip
+import io
 import json
 import logging
 import re
 import secrets
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self, cast
+
+import zstandard
 
 from auditor import journal
 from auditor.collect.local import gather
@@ -144,7 +149,8 @@ def redact(
                     continue
                 target = folder / hidden_path(names, each.file.name)
                 try:
-                    _rewrite(each, target, names, Path(spool))
+                    told = _rewrite(each, target, names, Path(spool))
+                    left_out += [(each.file.name, told)] if told else []
                     sizes[each.file.name] = target.stat().st_size
                 except Exception as error:  # a file that is not understood is not sent
                     target.unlink(missing_ok=True)
@@ -166,7 +172,8 @@ def hidden_path(names: Pseudonyms, name: str) -> str:
     return "/".join(part for part in hidden.split("/") if part not in ("", ".", ".."))
 
 
-def _rewrite(file: Recognised, target: Path, names: Pseudonyms, spool: Path) -> None:
+def _rewrite(file: Recognised, target: Path, names: Pseudonyms, spool: Path) -> str | None:
+    """Writes one file; what is to be told of it, where it is damaged. Raises SourceError where it cannot be redacted."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         raise SourceError("two files would get the same name")
@@ -178,16 +185,17 @@ def _rewrite(file: Recognised, target: Path, names: Pseudonyms, spool: Path) -> 
     elif form == "avro":
         raise SourceError("Avro is not redacted; export the table as Parquet or JSON")
     elif form in ("json", "jsonl", "json_stream") or (form == "text" and file.shape.head.lstrip()[:1] in ("{", "[")):
-        _rewrite_json(file, target, names)
+        return _rewrite_json(file, target, names)
     elif file.format == "aws-vpc-flow-log-text":
         shape = replace(file.shape, delimiter=file.details["delimiter"], quote='"', skip_lines=0)
-        _rewrite_csv(
+        return _rewrite_csv(
             replace(file, shape=shape), target, names, None if file.details["header"] else file.details["fields"]
         )
     elif form == "csv":
-        _rewrite_csv(file, target, names)
+        return _rewrite_csv(file, target, names)
     else:
         raise SourceError(f"nobody knows how to redact a file of the form {form}")
+    return None
 
 
 @lru_cache(4096)
@@ -275,8 +283,6 @@ class _Rewriter:
             if found[0] == '"' or (not last and found.end() > len(text) - _MARGIN):
                 self._rest = text[found.start() :]
                 yield text[at : found.start()]
-                if last:
-                    raise SourceError("the JSON breaks off within a text")
                 return
             yield text[at : found.start()]
             yield self._token(found)
@@ -316,36 +322,53 @@ def _written(token: str, before: str, after: str) -> str:
     return token if before == after else json.dumps(after, ensure_ascii=False)
 
 
-def _rewrite_json(file: Recognised, target: Path, names: Pseudonyms) -> None:
+def _rewrite_json(file: Recognised, target: Path, names: Pseudonyms) -> str | None:
     rewriter = _Rewriter(names, file.kind)
-    with _reading(file.file.path, file.shape) as source, _writing(target, file.shape) as out:
-        while chunk := source.read(_CHUNK):
-            out.writelines(rewriter.feed(chunk))
-        out.writelines(rewriter.feed("", last=True))
+    with _Sink(target, file.shape) as out:
+        try:
+            for chunk in _texts(file.file.path, file.shape):
+                out.text.writelines(rewriter.feed(chunk))
+        except _DAMAGE as error:
+            out.text.writelines(rewriter.feed("", last=True))
+            return out.cut(error)
+        out.text.writelines(rewriter.feed("", last=True))
+    return None
 
 
 # -- CSV --------------------------------------------------------------------------------------------------------------
 
 
-def _rewrite_csv(file: Recognised, target: Path, names: Pseudonyms, fields: Sequence[str] | None = None) -> None:
+def _rewrite_csv(file: Recognised, target: Path, names: Pseudonyms, fields: Sequence[str] | None = None) -> str | None:
     """`fields` names the columns of a table that does not."""
     shape = file.shape
     csv.field_size_limit(1 << 30)
-    with _reading(file.file.path, shape) as source, _writing(target, shape) as out:
-        for _ in range(shape.skip_lines):
-            out.write(names.hide(source.readline()))
-        rows = csv.reader(source, delimiter=shape.delimiter, quotechar=shape.quote or '"')
-        sink = csv.writer(out, delimiter=shape.delimiter, quotechar=shape.quote or '"', lineterminator="\n")
-        header = fields or next(rows, None)
-        if header is None:
-            return
-        if fields is None:
-            sink.writerow(header)
-        hides = [_column(names, name, file.kind) for name in header]
-        sink.writerows(
-            [hide(cell) if cell else cell for hide, cell in zip([*hides, *[names.hide] * len(row)], row, strict=False)]
-            for row in rows
-        )
+    lines = _lines(_texts(file.file.path, shape))
+    with _Sink(target, shape) as out:
+        try:
+            for _ in range(shape.skip_lines):
+                out.text.write(names.hide(next(lines, "")))
+            _rewrite_rows(lines, out.text, names, file, fields)
+        except _DAMAGE as error:
+            return out.cut(error)
+    return None
+
+
+def _rewrite_rows(
+    lines: Iterator[str], out: IO[str], names: Pseudonyms, file: Recognised, fields: Sequence[str] | None
+) -> None:
+    about: dict[str, Any] = {"delimiter": file.shape.delimiter, "quotechar": file.shape.quote or '"'}
+    rows = csv.reader(lines, **about)
+    sink = csv.writer(out, lineterminator="\n", **about)
+    header = fields or next(rows, None)
+    if header is None:
+        return
+    if fields is None:
+        sink.writerow(header)
+    hides = [_column(names, name, file.kind) for name in header]
+    sink.writerows(
+        [hide(cell) if cell else cell for hide, cell in zip([*hides, *[names.hide] * len(row)], row, strict=False)]
+        for row in rows
+    )
 
 
 def _column(names: Pseudonyms, name: str, kind: str) -> Callable[[str], str]:
@@ -439,32 +462,57 @@ def _learn(
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _reading(path: Path, shape: Shape) -> Iterator[IO[str]]:
-    import io
-
-    encoding = "utf-8-sig" if shape.encoding == "utf-8" else shape.encoding
-    with open_decoded(path, shape.compression) as stream, io.TextIOWrapper(stream, encoding, newline="") as text:
-        yield text
+_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, UnicodeDecodeError)
 
 
-@contextmanager
-def _writing(path: Path, shape: Shape) -> Iterator[IO[str]]:
-    """Text as UTF-8, packed as it was."""
-    import gzip
-    import io
+def _texts(path: Path, shape: Shape) -> Iterator[str]:
+    """A file's text. Raises one of _DAMAGE where it breaks off, after all that stands before."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if shape.encoding == "utf-8" else shape.encoding)()
+    with open_decoded(path, shape.compression) as stream:
+        # read1 hands over what it has before it meets the damage
+        while chunk := cast(io.BufferedIOBase, stream).read1(_CHUNK):
+            yield decoder.decode(chunk)
+    yield decoder.decode(b"", final=True)
 
-    import zstandard
 
-    with path.open("wb") as raw:
+def _lines(texts: Iterator[str]) -> Iterator[str]:
+    rest = ""
+    for text in texts:
+        *lines, rest = (rest + text).split("\n")
+        yield from (f"{line}\n" for line in lines)
+    if rest:
+        yield rest
+
+
+class _Sink:
+    """Text as UTF-8, packed as it was; what breaks off does so here too, so that its reader is told."""
+
+    def __init__(self, path: Path, shape: Shape) -> None:
+        self._raw = path.open("wb")
+        self._packed: Any = self._raw
         if shape.compression == "gzip":
-            packed: Any = gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)
+            self._packed = gzip.GzipFile(filename="", fileobj=self._raw, mode="wb", compresslevel=6, mtime=0)
         elif shape.compression == "zstd":
-            packed = zstandard.ZstdCompressor().stream_writer(raw, closefd=False)
-        else:
-            packed = raw
-        with io.TextIOWrapper(packed, "utf-8", newline="") as text:
-            yield text
+            self._packed = zstandard.ZstdCompressor().stream_writer(self._raw, closefd=False)
+        self.text = io.TextIOWrapper(self._packed, "utf-8", newline="")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._raw.closed:
+            self.text.close()
+            self._raw.close()
+
+    def cut(self, error: Exception) -> str:
+        """Ends the file without its end; returns what is to be told."""
+        self.text.flush()
+        self._packed.flush()
+        self.text.detach()
+        if isinstance(self._packed, gzip.GzipFile):
+            self._packed.fileobj = None  # type: ignore[assignment]  # which writes no trailer then
+        self._raw.close()
+        return f"is damaged ({error}); what stands before the damage was rewritten"
 
 
 def _rewrite_journal(file: LandingFile, target: Path, names: Pseudonyms, sizes: dict[str, int]) -> None:

@@ -317,3 +317,18 @@ def check_estate(source: Path, as_of: date, sent: Path, skipped: int) -> None:
     told = private_texts(before)
     assert len(told) > 50
     assert [text for text in told if re.search(rf"(?<![0-9A-Za-z]){re.escape(text)}(?![0-9A-Za-z])", everything)] == []
+
+
+def test_what_stands_before_the_damage_is_sent_and_the_damage_told(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    lines = [f"2026-09-01T{each % 24:02d}:00:00Z,lena-{each},gpu.utilization,0.{each}" for each in range(20_000)]
+    whole = gzip.compress("\n".join(["time,resource_id,metric,value", *lines]).encode())
+    (given / "m.csv.gz").write_bytes(whole[: len(whole) // 2])
+    done = redacted(given, tmp_path / "sent")
+    assert [name for name, _ in done.left_out] == ["m.csv.gz"]
+    assert "what stands before" in done.left_out[0][1]
+    [file] = (each for each in (tmp_path / "sent").rglob("*") if each.is_file())
+    with gzip.open(file, "rt") as stream, pytest.raises(EOFError):
+        for line in stream:
+            assert "lena" not in line
