@@ -18,6 +18,7 @@ from auditor.collect.aws.calls import METRIC_REQUESTED
 from auditor.collect.aws.series import (
     DAY,
     HOUR,
+    MINUTES,
     PRESSURE,
     UTILISATION,
     WAITING,
@@ -39,7 +40,6 @@ from auditor.collect.work import Collection, Task
 
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricData.html
 _QUERIES, _POINTS = 500, 100_800
-_FINE = 300  # seconds; kept by CloudWatch for 63 days
 _SETTLED = timedelta(minutes=15)  # so long an hour may still change after its end
 # Hourly means that make waiting plausible: the devices work, but not much, while a disk is at its limit for a part of
 # the hour. The rules judge more strictly, by the finer samples.
@@ -80,7 +80,7 @@ class Batch:
             repr([(one.namespace, one.metric, one.dimensions, one.statistic) for one in self.series]).encode()
         )
         # Of equal samples the last counts, by the order of names: 60-minute files come before 5-minute ones.
-        step = {HOUR: "hours", DAY: "days", _FINE: "minutes"}[self.period]
+        step = {HOUR: "hours", DAY: "days", MINUTES: "minutes"}[self.period]
         window = f"{self.start:%Y%m%dT%H}-{self.end:%Y%m%dT%H}"
         return f"telemetry/{self.unit.account.account_id}/{self.unit.region}/{window}/{step}-{asked.hexdigest()[:16]}.json.gz"
 
@@ -198,7 +198,7 @@ def _fetch(collection: Collection, units: Sequence[Unit]) -> None:
 
 
 def _key(one: Series) -> str:
-    return one.resource if one.period == HOUR else f"{one.resource} by day"
+    return f"{one.resource} by day" if one.period == DAY else one.resource
 
 
 def _reached(collection: Collection, unit: Unit) -> dict[str, str]:
@@ -217,7 +217,7 @@ def _remember(collection: Collection, unit: Unit, reached: dict[str, str]) -> No
 
 
 def _end(unit: Unit, period: int) -> datetime:
-    if period == HOUR:
+    if period != DAY:
         return unit.end
     # S3 tells the size of a day in the course of the next.
     return unit.end.replace(hour=0) - timedelta(days=1)
@@ -359,7 +359,7 @@ def _fine(unit: Unit, screen: Screen, batches: Sequence[Batch]) -> Iterator[Batc
     by_machine: dict[str, list[Series]] = defaultdict(list)
     start = min(batch.start for batch in batches)
     for one in dict.fromkeys(unit.series):
-        if one.machine and one.metric in wanted:
+        if one.machine and one.metric in wanted and one.period == HOUR:
             by_machine[one.machine].append(one)
     spans: dict[tuple[datetime, datetime], list[Series]] = defaultdict(list)
     for machine, days in screen.days().items():
@@ -368,7 +368,7 @@ def _fine(unit: Unit, screen: Screen, batches: Sequence[Batch]) -> Iterator[Batc
             if span[0] < span[1]:
                 spans[span] += by_machine[machine]
     for (begin, end), series in sorted(spans.items(), key=lambda span: span[0]):
-        yield from cut(unit, _FINE, begin, end, series)
+        yield from cut(unit, MINUTES, begin, end, series)  # CloudWatch keeps them for 63 days
 
 
 def _runs(days: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:

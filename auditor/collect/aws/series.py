@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-HOUR, DAY = 3600, 86_400
+MINUTES, HOUR, DAY = 300, 3600, 86_400
 _MACHINE = re.compile(r"^(ml\.)?(p\d|g\d|gr\d|trn\d|inf\d|dl\d)[a-z0-9-]*\.")  # EC2's accelerated families
 # What tells hourly that a machine may wait for its disks; asked for again in steps of five minutes.
 UTILISATION = frozenset({"nvidia_smi_utilization_gpu", "node_gpu_utilization"})
@@ -84,7 +84,8 @@ def of_volume(volume: Mapping[str, Any], accelerated: set[str]) -> Iterator[Seri
     for metric in ("VolumeReadBytes", "VolumeWriteBytes"):
         yield Series(identity, "AWS/EBS", metric, own, "Sum", machine=machine)
     if kind in ("io1", "io2"):
-        yield Series(identity, "AWS/EBS", "VolumeThroughputPercentage", own, machine=machine)
+        # How much is used at most decides what can be given back: the mean of an hour would hide it.
+        yield Series(identity, "AWS/EBS", "VolumeThroughputPercentage", own, period=MINUTES, machine=machine)
     for one in machines:
         pair = (("InstanceId", one), ("VolumeId", identity))
         for metric in ("VolumeIOPSExceededCheck", "VolumeThroughputExceededCheck"):
@@ -172,7 +173,7 @@ def of_file_servers(listed: Lister) -> Iterator[Series]:
             _, dimensions, _ = _told(one)
             identity = dict(dimensions).get("FileSystemId")
             if identity:
-                yield Series(f"server/{identity}", "AWS/FSx", metric, dimensions)
+                yield Series(f"server/{identity}", "AWS/FSx", metric, dimensions, period=MINUTES)
 
 
 def of_buckets(listed: Lister) -> Iterator[Series]:

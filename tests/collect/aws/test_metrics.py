@@ -143,7 +143,11 @@ def test_gateways_file_systems_endpoints_and_jobs_tell_of_themselves(aws: Aws, c
     assert found[(ec2, "nat.bytes")] == (720, 72_000)
     fsx = f"arn:aws:fsx:us-east-1:{BASE}:file-system/fs-1"
     assert found[(fsx, "fs.read_bytes")] == (720, 7200)
+    # the peak decides what can be given back, so these come in steps of five minutes (here, one sample an hour)
     assert found[(fsx, "fs.throughput_ratio")] == (720, pytest.approx(720 * 0.95))
+    periods = {query["MetricStat"]["Metric"]["MetricName"]: query["MetricStat"]["Period"] for query in asked(aws)}
+    assert periods["NetworkThroughputUtilization"] == 300
+    assert periods["DataReadBytes"] == 3600
     assert found[(f"arn:aws:elasticfilesystem:us-east-1:{BASE}:file-system/fs-2", "fs.iops_ratio")][0] == 720
     assert found[(f"{arn}:endpoint/serve", "endpoint.invocations")] == (720, 2160)
     assert found[(f"{arn}:training-job/fit", "gpu.busy_devices")] == (720, pytest.approx(720 * 4))
