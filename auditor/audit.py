@@ -16,6 +16,7 @@ from auditor.collect.local import gather
 from auditor.detect.rule import Rule, checked_overrides, load_rules
 from auditor.detect.run import DetectResult, Window, detect
 from auditor.errors import SettingsError
+from auditor.housekeeping import drop_left_behind
 from auditor.intake import take_bills
 from auditor.lake import marts, store
 from auditor.landing import Recognised, SourceReport
@@ -56,6 +57,9 @@ def audit(
 ) -> Told:
     """Reads what lies under the paths and judges it; the run is not ended yet."""
     rules = select_rules(request)
+    left = drop_left_behind(place.state, place.data_dir, now)
+    if left:
+        log.info("lake files of killed runs dropped files=%d", left)
     engine = request.settings.engine
     con = store.connect(engine.memory_limit, engine.threads, place.spool)
     try:
