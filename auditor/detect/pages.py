@@ -49,6 +49,12 @@ def rule_page(rule: Rule) -> str:
             lines += ["", "```sh", *remedy.commands, "```"]
         if remedy.terraform:
             lines += ["", "```hcl", remedy.terraform, "```"]
+        for variant in remedy.variants:
+            lines += ["", f"Where `{variant.column}` matches `{variant.when.pattern}`: {variant.text.summary}."]
+            if variant.text.commands:
+                lines += ["", "```sh", *variant.text.commands, "```"]
+            if variant.text.terraform:
+                lines += ["", "```hcl", variant.text.terraform, "```"]
         parts.append("\n".join(lines))
     parts.append("\n".join(f"- <{reference}>" for reference in rule.references))
     return "\n\n".join(parts) + "\n"

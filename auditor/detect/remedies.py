@@ -38,12 +38,18 @@ def filled(text: RemedyText, row: Mapping[str, Any]) -> Remedy:
     `{resource_label}` is a Terraform label made of it. What the row does not know stays `<name>`, for a person to fill in.
     """
     values = _values(row)
+    text = _fitting(text, values)
 
     def in_shell(match: re.Match[str]) -> str:
         return _shell(match.group(1), values)
 
     commands = tuple(_PLACEHOLDER.sub(in_shell, command) for command in text.commands)
     return Remedy(text.summary, commands, text.risk, text.effort, _terraform(text.terraform, values))
+
+
+def _fitting(text: RemedyText, values: Mapping[str, Any]) -> RemedyText:
+    """The first variant that the row fits, else the remedy itself."""
+    return next((each.text for each in text.variants if each.when.search(str(values.get(each.column, "")))), text)
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -64,6 +64,16 @@ class RemedyText:
     risk: str
     effort: str
     terraform: str = ""
+    variants: tuple["RemedyVariant", ...] = ()
+
+
+@dataclass(frozen=True)
+class RemedyVariant:
+    """What to do instead where a column of the row (the resource's id, unless it says so) matches."""
+
+    when: re.Pattern[str]
+    column: str
+    text: RemedyText
 
 
 @dataclass(frozen=True)
@@ -331,11 +341,34 @@ class _Reader:
         return {cloud: self._remedy(cloud, entry) for cloud, entry in remedies.items()}
 
     def _remedy(self, cloud: str, entry: object) -> RemedyText:
-        if not isinstance(entry, dict) or set(entry) - {"terraform"} != _REMEDY_KEYS:
+        if not isinstance(entry, dict) or set(entry) - {"terraform", "variants"} != _REMEDY_KEYS:
             raise self.at(
                 f"remedy.{cloud}",
-                f"the remedy for {cloud} wants exactly summary, commands, risk and effort, and may have terraform",
+                f"the remedy for {cloud} wants exactly summary, commands, risk and effort, and may have terraform and variants",
             )
+        variants = entry.get("variants", {})
+        if not isinstance(variants, dict):
+            raise self.at("variants", "variants of a remedy is a table: name = { when, ... }")
+        return replace(
+            self._remedy_text(cloud, entry),
+            variants=tuple(self._variant(cloud, name, each, entry) for name, each in variants.items()),
+        )
+
+    def _variant(self, cloud: str, name: str, variant: object, entry: Mapping[str, Any]) -> RemedyVariant:
+        """A variant takes from its remedy what it does not say, but for the Terraform, which is of another resource."""
+        if not isinstance(variant, dict) or set(variant) - _REMEDY_KEYS - {"when", "on", "terraform"}:
+            raise self.at(
+                name, f"the variant {name!r} may have when, on, summary, commands, terraform, risk and effort"
+            )
+        pattern, column = self._text(variant.get("when"), "when"), self._text(variant.get("on", "resource_id"), "on")
+        try:
+            when = re.compile(pattern, re.IGNORECASE)
+        except re.error as error:
+            raise self.at("when", f"{pattern!r} is no regular expression: {error}") from error
+        inherited = {key: entry[key] for key in _REMEDY_KEYS}
+        return RemedyVariant(when, column, self._remedy_text(cloud, {**inherited, **variant}))
+
+    def _remedy_text(self, cloud: str, entry: Mapping[str, Any]) -> RemedyText:
         commands = entry["commands"]
         if not isinstance(commands, list):
             raise self.at(f"remedy.{cloud}", f"commands of the remedy for {cloud} is a list, which may be empty")
@@ -344,7 +377,9 @@ class _Reader:
                 if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
                     raise self.at("commands", f"{{{name}}} is no placeholder: lower-case words and underscores only")
         texts = {key: self._text(entry[key], key) for key in ("summary", "risk", "effort")}
-        return RemedyText(commands=tuple(commands), terraform=self._terraform(entry), **texts)
+        return RemedyText(
+            texts["summary"], tuple(commands), texts["risk"], texts["effort"], terraform=self._terraform(entry)
+        )
 
     def _terraform(self, entry: Mapping[str, Any]) -> str:
         """The Terraform of a remedy. Its braces are the language's own, so only `{lower_case}` is a placeholder."""

@@ -60,6 +60,21 @@ resource "google_compute_instance" "{resource_label}" {
 risk     = "Local SSD data is lost on stop, and the capacity may not be there when it is started again."
 effort   = "minutes"
 
+[remedy.gcp.variants.tpu]
+when     = '//tpu\.|/nodes/'
+summary  = "Ask the owner, then stop or delete the TPU; a slice of several hosts can only be deleted"
+commands = ["gcloud compute tpus tpu-vm stop {resource_short_id} --project {sub_account_id} --zone {zone}"]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/nodes/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_tpu_v2_vm.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+
 [remedy.azure]
 summary  = "Ask the owner, then deallocate or delete the machine; stopping it inside the guest goes on being billed"
 commands = ["az vm deallocate --ids {resource_id}"]

@@ -51,6 +51,12 @@ resource "aws_ssm_association" "{resource_label}_agent" {
 risk     = "Custom metrics cost a little; the agent needs an instance profile that may write them."
 effort   = "hours"
 
+[remedy.aws.variants.sagemaker]
+when     = ':sagemaker:'
+summary  = "Deliver the metrics that SageMaker writes to CloudWatch by itself"
+commands = ["aws cloudwatch list-metrics --region {region_id} --namespace /aws/sagemaker/Endpoints"]
+risk     = "None in looking."
+
 [remedy.gcp]
 summary  = "Install the Ops Agent, which reports GPU metrics, on the machine"
 commands = ["gcloud compute instances ops-agents policies list --project {sub_account_id}"]
@@ -76,6 +82,12 @@ module "ops_agent" {
 risk     = "Agent metrics cost a little."
 effort   = "hours"
 
+[remedy.gcp.variants.vertex]
+when     = 'aiplatform|notebooks'
+summary  = "Deliver the metrics that Vertex AI writes to Cloud Monitoring by itself"
+commands = ["gcloud ai endpoints list --project {sub_account_id} --region {region_id}"]
+risk     = "None in looking."
+
 [remedy.azure]
 summary  = "Run the DCGM exporter with Azure Monitor managed Prometheus, or Telegraf's nvidia_smi input, on the machine"
 commands = ["az vm extension list --ids {resource_id}"]
@@ -91,6 +103,12 @@ resource "azurerm_virtual_machine_extension" "{resource_label}_exporter" {
 '''
 risk     = "Custom metrics cost a little."
 effort   = "hours"
+
+[remedy.azure.variants.machine_learning]
+when     = 'machinelearningservices'
+summary  = "Deliver the metrics that Azure Machine Learning writes to Azure Monitor by itself"
+commands = ["az monitor metrics list-definitions --resource {resource_id}"]
+risk     = "None in looking."
 */
 with machines as (
     select

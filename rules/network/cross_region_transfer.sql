@@ -56,6 +56,18 @@ resource "aws_s3_bucket_replication_configuration" "{resource_label}" {
 risk     = "Narrower replication leaves less to recover from when a region is lost."
 effort   = "days"
 
+[remedy.aws.variants.instance]
+when     = '^i-|:instance/'
+summary  = "Move the machine to the region of its peers, or the data to it; compress before sending"
+commands = ["aws ec2 describe-instances --region {region_id} --instance-ids {resource_short_id}"]
+terraform = '''
+# A machine in the region of its peers takes the place of the one here.
+resource "aws_instance" "{resource_label}" {
+  region = var.region_of_its_peers
+}
+'''
+risk     = "Moving data or machines interrupts their users."
+
 [remedy.gcp]
 summary  = "Move the caller or the data into one region, or use a bucket location that covers both"
 commands = ["gcloud compute instances list --project {sub_account_id}"]
@@ -69,6 +81,19 @@ resource "google_compute_instance" "{resource_label}" {
 risk     = "Moving data or machines interrupts their users."
 effort   = "days"
 
+[remedy.gcp.variants.bucket]
+when     = 'storage\.googleapis|/buckets/|^gs://'
+summary  = "Read the bucket from its own region, or move it to a dual-region that covers both"
+commands = ["gcloud storage buckets describe gs://{resource_last_part}"]
+terraform = '''
+resource "google_storage_bucket" "{resource_label}_both" {
+  project  = {sub_account_id}
+  name     = var.name_of_the_new_bucket
+  location = var.dual_region # that holds readers and data
+}
+'''
+risk     = "Moving data interrupts its users and is billed as a transfer once."
+
 [remedy.azure]
 summary  = "Move the caller or the data into one region, replicate only the containers that need it"
 commands = ["az resource show --ids {resource_id}"]
@@ -80,6 +105,23 @@ resource "azurerm_linux_virtual_machine" "{resource_label}" {
 '''
 risk     = "Narrower replication leaves less to recover from when a region is lost."
 effort   = "days"
+
+[remedy.azure.variants.storage]
+when     = 'storageaccounts'
+summary  = "Replicate only the containers that need it, or read from a copy in the own region"
+commands = ["az storage account or-policy list --account-name {resource_last_part}"]
+terraform = '''
+resource "azurerm_storage_object_replication" "{resource_label}" {
+  source_storage_account_id      = {resource_id}
+  destination_storage_account_id = var.destination_storage_account_id
+
+  rules {
+    source_container_name        = var.container
+    destination_container_name   = var.container
+    filter_out_blobs_with_prefix = [var.prefix_that_stays_here]
+  }
+}
+'''
 */
 with charged as (
     select

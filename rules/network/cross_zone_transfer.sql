@@ -42,11 +42,31 @@ resource "aws_instance" "{resource_label}" {
 risk     = "A service in one zone does not survive the loss of that zone; keep replicas that guard data where they are."
 effort   = "days"
 
+[remedy.aws.variants.nat_gateway]
+when     = 'natgateway|^nat-'
+summary  = "Give each zone with busy clients a gateway of its own, or take a regional one"
+commands = [
+    "aws ec2 describe-nat-gateways --region {region_id} --nat-gateway-ids {resource_short_id}",
+    "aws ec2 describe-route-tables --region {region_id} --filters Name=route.nat-gateway-id,Values={resource_short_id}",
+]
+
+[remedy.aws.variants.load_balancer]
+when     = 'loadbalancer'
+summary  = "Let the balancer send within a zone, with targets enough in each"
+commands = ["aws elbv2 modify-load-balancer-attributes --region {region_id} --load-balancer-arn {resource_id} --attributes Key=load_balancing.cross_zone.enabled,Value=false"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "aws_lb" "{resource_label}" {
+  enable_cross_zone_load_balancing = false
+}
+'''
+risk     = "Zones with few targets get more load each."
+
 [remedy.gcp]
 summary  = "Keep chatty pairs in one zone: topology-aware routing, zonal clusters for batch work, rack-aware consumers"
 commands = ["gcloud compute instances list --project {sub_account_id} --filter=\"zone ~ {region_id}\""]
 terraform = '''
-# In the block that `terraform state list -id=projects/{sub_account_id}/zones/ZONE/instances/{resource_short_id}` names; its other arguments stay as they are.
+# In the block of the machine {resource_short_id}; its other arguments stay as they are.
 resource "google_compute_instance" "{resource_label}" {
   zone = var.zone_of_its_peers # makes the machine anew
 }

@@ -45,6 +45,20 @@ removed {
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
 
+[remedy.aws.variants.classic]
+when     = ':loadbalancer/(?!app/|net/|gwy/)'
+commands = ["aws elb delete-load-balancer --region {region_id} --load-balancer-name {resource_short_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_elb.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+
 [remedy.gcp]
 summary  = "Delete the forwarding rule, after checking that no DNS name points at its address"
 commands = ["gcloud compute forwarding-rules list --project {sub_account_id} --filter=\"name={resource_short_id} OR id={resource_last_part}\""]
@@ -76,6 +90,21 @@ removed {
 '''
 risk     = "Names that still point at it stop resolving to anything."
 effort   = "minutes"
+
+[remedy.azure.variants.application_gateway]
+when     = 'applicationgateways'
+summary  = "Delete the application gateway, after checking that no DNS name points at it"
+commands = ["az network application-gateway delete --ids {resource_id}"]
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_application_gateway.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 */
 with billed as (
     select

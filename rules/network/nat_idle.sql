@@ -54,7 +54,7 @@ effort   = "minutes"
 summary  = "Delete the NAT configuration of the Cloud Router"
 commands = ["gcloud compute routers list --project {sub_account_id} --regions {region_id}", "gcloud compute routers delete {resource_short_id} --project {sub_account_id} --region {region_id}"]
 terraform = '''
-# Take the block that `terraform state list -id={sub_account_id}/{region_id}/ROUTER/{resource_short_id}` names out of the configuration, and state under its address:
+# Take the google_compute_router_nat block of the router {resource_short_id} out of the configuration, and state under its address:
 removed {
   from = google_compute_router_nat.{resource_label}
 

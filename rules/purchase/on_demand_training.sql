@@ -67,6 +67,19 @@ resource "google_compute_instance" "{resource_label}" {
 risk     = "Spot is taken back with thirty seconds' notice; work since the last checkpoint is lost."
 effort   = "days"
 
+[remedy.gcp.variants.tpu]
+when     = '//tpu\.|/nodes/'
+commands = ["gcloud compute tpus tpu-vm describe {resource_short_id} --project {sub_account_id} --zone {availability_zone} --format='value(schedulingConfig)'"]
+terraform = '''
+# Makes the TPU anew; for the next run.
+# In the block that `terraform state list -id=projects/{sub_account_id}/locations/{availability_zone}/nodes/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_tpu_v2_vm" "{resource_label}" {
+  scheduling_config {
+    spot = true
+  }
+}
+'''
+
 [remedy.azure]
 summary  = "Make the job resumable from checkpoints, then run it on Spot VMs or low-priority compute"
 commands = ["az vm show --ids {resource_id} --query priority"]

@@ -56,6 +56,18 @@ resource "aws_fsx_lustre_file_system" "starving" {
 risk     = "A change of throughput of a Lustre file system interrupts it for minutes and is billed at once; EFS has a command of its own."
 effort   = "hours"
 
+[remedy.aws.variants.efs]
+when     = 'elasticfilesystem'
+on       = "file_system_id"
+commands = ["aws efs update-file-system --region {region_id} --file-system-id {file_system_short_id} --throughput-mode elastic"]
+terraform = '''
+# In the block that `terraform state list -id={file_system_short_id}` names; its other arguments stay as they are.
+resource "aws_efs_file_system" "starving" {
+  throughput_mode = "elastic"
+}
+'''
+risk     = "Elastic throughput is billed by the byte."
+
 [remedy.gcp]
 summary  = "Cache the data on local SSD, or raise capacity or performance of the file system"
 commands = ["gcloud filestore instances describe {file_system_short_id} --project {sub_account_id} --location {zone}"]

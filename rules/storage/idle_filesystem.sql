@@ -50,6 +50,26 @@ removed {
 risk     = "What was not exported or backed up is gone; EFS has commands of its own."
 effort   = "hours"
 
+[remedy.aws.variants.efs]
+when     = 'elasticfilesystem'
+summary  = "Take a backup with AWS Backup, delete the mount targets, then the file system"
+commands = [
+    "aws efs describe-file-systems --region {region_id} --file-system-id {resource_short_id}",
+    "aws efs delete-file-system --region {region_id} --file-system-id {resource_short_id}",
+]
+terraform = '''
+# Its aws_efs_mount_target blocks go first.
+# Take the block that `terraform state list -id={resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = aws_efs_file_system.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+risk     = "What was not backed up is gone."
+
 [remedy.gcp]
 summary  = "Take a backup, then delete the instance"
 commands = ["gcloud filestore instances list --project {sub_account_id}", "gcloud filestore instances delete {resource_short_id} --project {sub_account_id} --location {zone}"]
@@ -74,11 +94,54 @@ removed {
 risk     = "What was not backed up is gone."
 effort   = "hours"
 
+[remedy.gcp.variants.lustre]
+when     = 'lustre\.googleapis'
+commands = ["gcloud lustre instances delete {resource_short_id} --project {sub_account_id} --location {zone}"]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/instances/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_lustre_instance.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+
+[remedy.gcp.variants.parallelstore]
+when     = 'parallelstore\.googleapis'
+commands = ["gcloud parallelstore instances delete {resource_short_id} --project {sub_account_id} --location {zone}"]
+terraform = '''
+# Take the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/instances/{resource_short_id}` names out of the configuration, and state under its address:
+removed {
+  from = google_parallelstore_instance.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+
 [remedy.azure]
 summary  = "Take a backup, then delete the volumes and their capacity pool or share"
 commands = ["az resource show --ids {resource_id}", "az resource delete --ids {resource_id}"]
 terraform = '''
-# A file share is an azurerm_storage_share, a Lustre file system an azurerm_managed_lustre_file_system.
+# Its azurerm_netapp_volume blocks go first.
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_netapp_pool.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+risk     = "What was not backed up is gone."
+effort   = "hours"
+
+[remedy.azure.variants.netapp_volume]
+when     = '/capacitypools/[^/]+/volumes/'
+terraform = '''
 # Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
 removed {
   from = azurerm_netapp_volume.{resource_label}
@@ -88,8 +151,32 @@ removed {
   }
 }
 '''
-risk     = "What was not backed up is gone."
-effort   = "hours"
+
+[remedy.azure.variants.lustre]
+when     = 'amlfilesystems'
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_managed_lustre_file_system.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
+
+[remedy.azure.variants.share]
+when     = 'storageaccounts'
+terraform = '''
+# Take the block that `terraform state list -id={resource_id}` names out of the configuration, and state under its address:
+removed {
+  from = azurerm_storage_share.{resource_label}
+
+  lifecycle {
+    destroy = true
+  }
+}
+'''
 */
 with billed as (
     select

@@ -46,6 +46,29 @@ resource "aws_ebs_volume" "{resource_label}" {
 risk     = "A load that returns is throttled until the volume is raised again; FSx and EFS have commands of their own."
 effort   = "minutes"
 
+[remedy.aws.variants.efs]
+when     = 'elasticfilesystem'
+summary  = "Take elastic throughput, which is billed by what is used, instead of provisioned"
+commands = ["aws efs update-file-system --region {region_id} --file-system-id {resource_short_id} --throughput-mode elastic"]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_efs_file_system" "{resource_label}" {
+  throughput_mode = "elastic"
+}
+'''
+risk     = "The mode can be changed once a day."
+
+[remedy.aws.variants.fsx]
+when     = ':fsx:'
+summary  = "Take the next lower throughput tier of the file system"
+commands = ["aws fsx update-file-system --region {region_id} --file-system-id {resource_short_id} --lustre-configuration PerUnitStorageThroughput=$MBPS_PER_TIB"]
+terraform = '''
+# In the block that `terraform state list -id={resource_short_id}` names; its other arguments stay as they are.
+resource "aws_fsx_lustre_file_system" "{resource_label}" {
+  per_unit_storage_throughput = var.mbps_per_tib
+}
+'''
+
 [remedy.gcp]
 summary  = "Lower throughput and IOPS of the disk to the peak with head room"
 commands = ["gcloud compute disks update {resource_short_id} --project {sub_account_id} --zone {zone} --provisioned-iops $IOPS --provisioned-throughput $MIBPS"]
@@ -59,6 +82,21 @@ resource "google_compute_disk" "{resource_label}" {
 risk     = "A load that returns is throttled; changes are possible every four hours. Filestore has commands of its own."
 effort   = "minutes"
 
+[remedy.gcp.variants.filestore]
+when     = '//file\.'
+summary  = "Lower the provisioned IOPS of the instance to the peak with head room"
+commands = ["gcloud filestore instances describe {resource_short_id} --project {sub_account_id} --location {zone}"]
+terraform = '''
+# In the block that `terraform state list -id=projects/{sub_account_id}/locations/{zone}/instances/{resource_short_id}` names; its other arguments stay as they are.
+resource "google_filestore_instance" "{resource_label}" {
+  performance_config {
+    fixed_iops {
+      max_iops = var.iops
+    }
+  }
+}
+'''
+
 [remedy.azure]
 summary  = "Lower throughput and IOPS of the disk to the peak with head room"
 commands = ["az disk update --ids {resource_id} --disk-iops-read-write $IOPS --disk-mbps-read-write $MBPS"]
@@ -71,6 +109,17 @@ resource "azurerm_managed_disk" "{resource_label}" {
 '''
 risk     = "A load that returns is throttled; four changes a day are possible. NetApp Files has commands of its own."
 effort   = "minutes"
+
+[remedy.azure.variants.netapp]
+when     = 'netappaccounts'
+summary  = "Take the next lower service level of the capacity pool"
+commands = ["az netappfiles pool update --ids {resource_id} --service-level $LEVEL"]
+terraform = '''
+# In the block that `terraform state list -id={resource_id}` names; its other arguments stay as they are.
+resource "azurerm_netapp_pool" "{resource_label}" {
+  service_level = var.service_level
+}
+'''
 */
 with billed as (
     select

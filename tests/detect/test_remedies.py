@@ -8,7 +8,7 @@ import hcl2
 import pytest
 
 from auditor.detect.remedies import filled
-from auditor.detect.rule import RemedyText
+from auditor.detect.rule import RemedyText, RemedyVariant
 
 TEMPLATE = """\
 # terraform state list -id={resource_short_id}
@@ -66,6 +66,24 @@ def test_a_hostile_id_makes_neither_a_label_nor_a_second_line_of_a_comment() -> 
     assert text.splitlines()[0] == "# terraform state list -id='9 vol $(rm) x'"
     label, _ = parsed(text)
     assert re.fullmatch(r'"[A-Za-z][A-Za-z0-9_-]*"', label)
+
+
+def test_a_resource_of_another_kind_gets_the_remedy_of_its_kind() -> None:
+    elastic = RemedyText("Delete the mount targets", ("efs {resource_short_id}",), "r", "e")
+    lustre = RemedyText(
+        "Delete it",
+        ("fsx {resource_short_id}",),
+        "r",
+        "e",
+        "# fsx",
+        (RemedyVariant(re.compile("elasticfilesystem"), "resource_id", elastic),),
+    )
+    service = "arn:aws:{}:us-east-1:111122223333:file-system/fs-1"
+    fsx, efs = (
+        filled(lustre, {"provider": "aws", "ResourceId": service.format(name)}) for name in ("fsx", "elasticfilesystem")
+    )
+    assert (fsx.commands, fsx.terraform) == (("fsx fs-1",), "# fsx")
+    assert (efs.summary, efs.commands, efs.terraform) == ("Delete the mount targets", ("efs fs-1",), "")
 
 
 def test_an_azure_id_is_spelled_as_its_provider_demands() -> None:

@@ -73,7 +73,11 @@ def test_every_remedy_says_it_in_terraform_too_but_where_there_is_nothing_to_dec
 @EACH_RULE
 def test_terraform_stays_one_text_whatever_the_ids_are(path: Path) -> None:
     hostile = '"}\n${x} %{y} \\ \u2028'
-    for cloud, text in load_rule(path).remedy.items():
+    remedies = load_rule(path).remedy.items()
+    texts = [(cloud, text) for cloud, text in remedies]
+    texts += [(cloud, variant.text) for cloud, text in remedies for variant in text.variants]
+    for cloud, whole in texts:
+        text = replace(whole, variants=())
         names = re.findall(r"\{([a-z][a-z0-9_]*)\}", text.terraform)
         row = {name: hostile for name in names if not name.startswith("resource_")}
         plain = dict.fromkeys(row, "plain")
