@@ -133,6 +133,17 @@ def _coverage(document: Mapping[str, Any]) -> Iterator[str]:
         for s in document["sources"]
     ]
     yield from _table(("Source", "Kind", "Status", "Rows", "Message"), sources)
+    used = [
+        (
+            use["api"],
+            figures.number(use["calls"]),
+            figures.number(use["bytes"]),
+            "unknown" if use["cost"] is None else figures.money(use["cost"], use["currency"], 4),
+        )
+        for use in document.get("own_usage") or ()
+    ]
+    if used:
+        yield from _table(("Used by this audit", "Calls", "Bytes", "Cost"), used)
     limited = [
         (r["rule_id"], r["status"], r["reason"] or "") for r in document["coverage"]["rules"] if r["status"] != "ran"
     ]
