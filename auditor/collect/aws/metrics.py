@@ -1,10 +1,8 @@
-"""CloudWatch: hourly samples of all series, and steps of five minutes where a machine may wait for its disks."""
+"""CloudWatch: hourly samples of all series, and steps of five minutes where an hour's mean leaves the question open."""
 
 import gzip
 import hashlib
 import json
-import threading
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from typing import Any
 from auditor.collect.aws import inventory
 from auditor.collect.aws.access import Account
 from auditor.collect.aws.calls import METRIC_REQUESTED
+from auditor.collect.aws.screen import Screen
 from auditor.collect.aws.series import (
     DAY,
     HOUR,
@@ -41,10 +40,6 @@ from auditor.collect.work import Collection, Task
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricData.html
 _QUERIES, _POINTS = 500, 100_800
 _SETTLED = timedelta(minutes=15)  # so long an hour may still change after its end
-# Hourly means that make waiting plausible: the devices work, but not much, while a disk is at its limit for a part of
-# the hour. The rules judge more strictly, by the finer samples.
-_WORKS, _WAITS = 5.0, 60.0
-_AT_LIMIT, _NEAR_LIMIT = 0.1, 50.0
 _HIDES = "how busy machines, disks, gateways and file systems were"
 
 
@@ -246,7 +241,7 @@ def cut(unit: Unit, period: int, start: datetime, end: datetime, series: Sequenc
         yield Batch(unit, period, start, end, tuple(series[at : at + size]))
 
 
-def _task(collection: Collection, batch: Batch, screen: "Screen | None") -> Task:
+def _task(collection: Collection, batch: Batch, screen: Screen | None) -> Task:
     def run() -> None:
         try:
             _ask(collection, batch, screen)
@@ -257,11 +252,11 @@ def _task(collection: Collection, batch: Batch, screen: "Screen | None") -> Task
     return Task("telemetry", "cloudwatch:GetMetricData", _HIDES, run, batch.unit.account.account_id, batch.unit.region)
 
 
-def _ask(collection: Collection, batch: Batch, screen: "Screen | None") -> None:
+def _ask(collection: Collection, batch: Batch, screen: Screen | None) -> None:
     """Fetches a batch, unless a collection that was killed has done so."""
     if batch.name in collection.folder.entries:
         if screen is not None:
-            screen.read(batch, json.loads(gzip.decompress((collection.folder.path / batch.name).read_bytes())))
+            screen.read(batch.series, json.loads(gzip.decompress((collection.folder.path / batch.name).read_bytes())))
         return
     queries = [one.query(number, batch.period) for number, one in enumerate(batch.series)]
     results: list[dict[str, Any]] = []
@@ -287,7 +282,7 @@ def _ask(collection: Collection, batch: Batch, screen: "Screen | None") -> None:
         "MetricDataResults": results,
     }
     if screen is not None:
-        screen.read(batch, document)
+        screen.read(batch.series, document)
     data = gzip.compress(json.dumps(document).encode(), 3, mtime=0)
     collection.folder.write(
         batch.name,
@@ -301,77 +296,23 @@ def _ask(collection: Collection, batch: Batch, screen: "Screen | None") -> None:
     collection.progress.advance(len(data))
 
 
-class Screen:
-    """Hour by hour, which machines worked little while a disk of theirs was at its limit. Two numbers a machine and hour."""
-
-    def __init__(self, start: datetime, end: datetime) -> None:
-        self._start = start
-        self._hours = max(0, int((end - start).total_seconds() // HOUR))
-        self._lock = threading.Lock()
-        self._sums: dict[str, array[float]] = {}
-        self._devices: dict[str, array[int]] = {}
-        self._limits: dict[str, bytearray] = {}
-
-    def read(self, batch: Batch, document: dict[str, Any]) -> None:
-        if not any(one.metric in UTILISATION or one.metric in PRESSURE for one in batch.series):
-            return
-        series = {f"q{number}": one for number, one in enumerate(batch.series)}
-        with self._lock:
-            for result in document["MetricDataResults"]:
-                one = series[result["Id"]]
-                if one.machine is None:
-                    continue
-                for stamp, value in zip(result.get("Timestamps") or (), result.get("Values") or (), strict=False):
-                    self._take(
-                        one.machine, one.metric, int((_time(str(stamp)) - self._start).total_seconds() // HOUR), value
-                    )
-
-    def _take(self, machine: str, metric: str, hour: int, value: float) -> None:
-        if not 0 <= hour < self._hours:
-            return
-        if metric in UTILISATION:
-            self._sums.setdefault(machine, array("d", bytes(8 * self._hours)))[hour] += value
-            self._devices.setdefault(machine, array("H", bytes(2 * self._hours)))[hour] += 1
-        elif metric in PRESSURE and value >= (_NEAR_LIMIT if metric.endswith("Percentage") else _AT_LIMIT):
-            self._limits.setdefault(machine, bytearray(self._hours))[hour] = 1
-
-    def days(self) -> dict[str, list[datetime]]:
-        """Machine -> the days on which waiting is plausible."""
-        found: dict[str, list[datetime]] = {}
-        for machine, limits in self._limits.items():
-            sums, devices = self._sums.get(machine), self._devices.get(machine)
-            if sums is None or devices is None:
-                continue
-            hours = [
-                hour
-                for hour in range(self._hours)
-                if limits[hour] and devices[hour] and _WORKS <= sums[hour] / devices[hour] < _WAITS
-            ]
-            days = {(self._start + timedelta(hours=hour)).replace(hour=0) for hour in hours}
-            if days:
-                found[machine] = sorted(days)
-        return found
-
-
 def _fine(unit: Unit, screen: Screen, batches: Sequence[Batch]) -> Iterator[Batch]:
     """Steps of five minutes of the days in question; means only: a sum over an hour is no sum over its first minutes."""
-    wanted = UTILISATION | PRESSURE | WAITING
-    by_machine: dict[str, list[Series]] = defaultdict(list)
     start = min(batch.start for batch in batches)
-    for one in dict.fromkeys(unit.series):
-        if one.machine and one.metric in wanted and one.period == HOUR:
-            by_machine[one.machine].append(one)
     spans: dict[tuple[datetime, datetime], list[Series]] = defaultdict(list)
-    for machine, days in screen.days().items():
-        for first, last in _runs(days):
-            span = max(first, start), min(last + timedelta(days=1), unit.end)
-            if span[0] < span[1]:
-                spans[span] += by_machine[machine]
+    for days, wanted in ((screen.waiting(), UTILISATION | PRESSURE | WAITING), (screen.uneven(), UTILISATION)):
+        for one in dict.fromkeys(unit.series):
+            if one.machine in days and one.metric in wanted and one.period == HOUR:
+                for first, last in _runs(days[one.machine]):
+                    span = max(first, start), min(last + timedelta(days=1), unit.end)
+                    if span[0] < span[1]:
+                        spans[span].append(one)
     for (begin, end), series in sorted(spans.items(), key=lambda span: span[0]):
         yield from cut(unit, MINUTES, begin, end, series)  # CloudWatch keeps them for 63 days
 
 
 def _runs(days: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
+    """First and last day of each run of days."""
     first = last = days[0]
     for day in days[1:]:
         if day - last > timedelta(days=1):

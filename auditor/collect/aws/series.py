@@ -7,8 +7,8 @@ from typing import Any
 
 MINUTES, HOUR, DAY = 300, 3600, 86_400
 _MACHINE = re.compile(r"^(ml\.)?(p\d|g\d|gr\d|trn\d|inf\d|dl\d)[a-z0-9-]*\.")  # EC2's accelerated families
-# What tells hourly that a machine may wait for its disks; asked for again in steps of five minutes.
-UTILISATION = frozenset({"nvidia_smi_utilization_gpu", "node_gpu_utilization"})
+# What an hour's mean may leave open; asked for again in steps of five minutes where it does.
+UTILISATION = frozenset({"nvidia_smi_utilization_gpu", "node_gpu_utilization", "node_neuroncore_utilization"})
 PRESSURE = frozenset(
     {
         "InstanceEBSIOPSExceededCheck",

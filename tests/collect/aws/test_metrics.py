@@ -280,9 +280,20 @@ def test_steps_are_finer_only_on_days_when_a_machine_may_wait_for_its_disk(aws: 
     assert aws.count("GetMetricData") == 0
 
 
+def test_a_burst_that_hides_in_the_mean_of_an_idle_hour_is_looked_for(aws: Aws, collect: Collect) -> None:
+    serve_lists(aws, {(*HERE, "Reservations"): [machine()]})
+    burst = START + 86_400 * 3 + 7200
+    points = [(t, 40.0 if t == burst else 0.0) for t, _ in hours(0, step=300)]
+    aws.put(*HERE, "CWAgent", "nvidia_smi_utilization_gpu", points, InstanceId=MACHINE, index="0")
+    folder = collect(**ONLY)
+    fine = [call.parameters for call in aws.calls if call.operation == "GetMetricData"][1:]
+    assert [(one["StartTime"], one["EndTime"]) for one in fine] == [(START + 86_400 * 3, START + 86_400 * 4)]
+    assert samples(folder)[(MACHINE, "gpu.utilization")] == (720 - 24 + 288, pytest.approx(0.4))
+
+
 def test_busy_and_idle_machines_are_not_asked_for_in_finer_steps(aws: Aws, collect: Collect) -> None:
     serve_lists(aws, {(*HERE, "Reservations"): [machine()], (*HERE, "Volumes"): [disk()]})
-    aws.put(*HERE, "CWAgent", "nvidia_smi_utilization_gpu", hours(1.0), InstanceId=MACHINE, index="0")
+    aws.put(*HERE, "CWAgent", "nvidia_smi_utilization_gpu", hours(0.3), InstanceId=MACHINE, index="0")
     aws.put(*HERE, "AWS/EBS", "VolumeThroughputExceededCheck", hours(1.0), InstanceId=MACHINE, VolumeId=DISK)
     collect(**ONLY)
     assert {query["MetricStat"]["Period"] for query in asked(aws)} == {3600}
