@@ -36,18 +36,26 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_findings_are_listed_within_a_second(data: Path) -> None:
-    words = [sys.executable, "-m", "auditor", "findings", "list", "--data-dir", str(data)]
+def processor_seconds(*words: str) -> tuple[float, str]:
+    """The least that a command took of five times, and what it printed."""
     spent: list[float] = []
     for _ in range(5):
         before = os.times()
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=True)
         after = os.times()
         spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert "USD 9,972.00" in done.stdout.splitlines()[1]
-    assert "more than 100" in done.stdout
-    assert min(spent) < 0.9  # 0.73 where it was measured: 0.11 the query, the rest imports
+    return min(spent), done.stdout
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_findings_are_listed_within_a_second(data: Path) -> None:
+    spent, said = processor_seconds("-m", "auditor", "findings", "list", "--data-dir", str(data))
+    assert "USD 9,972.00" in said.splitlines()[1]
+    assert "more than 100" in said
+    # 0.73 where it was measured: 0.11 the query, the rest imports, of which SQLAlchemy's own is 0.3. A machine that is
+    # busy with other things counts more for the same work.
+    yardstick, _ = processor_seconds("-c", "import sqlalchemy")
+    assert spent < max(0.9, 3 * yardstick)
 
 
 @pytest.mark.slow
