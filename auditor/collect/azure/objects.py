@@ -23,7 +23,9 @@ from auditor.journal import Problem
 _GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _RUN_TIME = re.compile(r"^\d{12,14}$|^\d{8}T\d{4,6}Z?$")  # 202610190612, where an export does not overwrite
 _SPAN = re.compile(r"(?:^|/)(\d{4})(\d{2})\d{2}-(\d{4})(\d{2})\d{2}(?:/|$)")
-_DATA = re.compile(r"\.(csv|parquet|json|jsonl|zip)(\.gz)?$|\.gz$|\.snappy$", re.IGNORECASE)
+_DATA = re.compile(
+    r"\.(csv|tsv|json|jsonl|ndjson|parquet|avro|log|zip|tar|tgz)(\.(gz|zst))?$|\.(gz|zst|snappy)$", re.IGNORECASE
+)
 _PAGE = 5000  # blobs in one answer, the most that the service gives
 STAGED = "._"  # readers of a folder pass such names over
 

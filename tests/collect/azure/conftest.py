@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("azure.storage.blob")
-
 from auditor.collect import azure
 from auditor.collect.budget import Budget
 from auditor.collect.folder import LandingFolder

@@ -30,10 +30,20 @@ def printed() -> list[dict[str, Any]]:
     return [one for path in sorted((ESTATE / "inventory/azure").glob("*.json")) for one in json.loads(path.read_text())]
 
 
+def nested(value: Any) -> Any:
+    """Parts with an id of their own, such as subnets, have properties too; what only refers to a thing has none."""
+    if isinstance(value, list):
+        return [nested(one) for one in value]
+    if not isinstance(value, dict) or value.keys() <= {"id", "name"}:
+        return value
+    own = {key: one for key, one in value.items() if key in ("id", "name")}
+    return {**own, "properties": {k: v for k, v in value.items() if k not in own}} if "id" in own else value
+
+
 def graph_row(printed: dict[str, Any]) -> dict[str, Any]:
     """A resource as Resource Graph shows it: small letters in its type, all else below its properties."""
     row = {key: value for key, value in printed.items() if key in OWN}
-    inner = {key: value for key, value in printed.items() if key not in OWN}
+    inner = {key: nested(value) for key, value in printed.items() if key not in OWN}
     if power := inner.pop("powerState", None):
         code = power.replace("VM ", "PowerState/")
         inner["extended"] = {"instanceView": {"powerState": {"code": code, "displayStatus": power}}}
