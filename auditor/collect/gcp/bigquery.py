@@ -44,8 +44,8 @@ _LEAST_BYTES = 10 * 2**20  # billed of each table that a query refers to (same p
 _RETRY = DEFAULT_RETRY.with_timeout(180)
 _TIMEOUT = 120.0
 _SETTLED = timedelta(days=15)  # after a period's end: by then the invoice is out and late charges have come
-# A page is some 10 to 20 MB of JSON, ten times as much once parsed: reading more at once would break the memory's bound.
-_PAGES_AT_ONCE = 2
+# A row takes some 30 kB once it is parsed: of more or longer pages at once the memory would not be bounded.
+_ROWS_A_PAGE = 8000
 _SUMMARY = (SchemaField("partition_id", "STRING"), SchemaField("last_modified_time", "INTEGER"))
 
 
@@ -119,7 +119,9 @@ class Export:
         """The rows of a table, or of what a decorator such as `$20261101` narrows it to, not asked for yet."""
         schema = list(fields or table.schema)
         narrowed = Table(TableReference(self.dataset, table.table_id + suffix), schema=schema)
-        return self.client.list_rows(narrowed, selected_fields=fields, retry=_RETRY, timeout=_TIMEOUT)
+        return self.client.list_rows(
+            narrowed, selected_fields=fields, page_size=_ROWS_A_PAGE, retry=_RETRY, timeout=_TIMEOUT
+        )
 
     def partitions(self, table: Table) -> dict[str, str]:
         """Partition id -> when it last changed (milliseconds), from the table's own summary: free, unlike a query.
@@ -193,7 +195,7 @@ def _fetch_partitions(export: Export, table: Table, collection: Collection) -> N
     changed = {one: at for one, at in wanted.items() if not _is_here(table, one, at, oldest, collection)}
     log.info("billing table=%s partitions=%d changed=%d", table.table_id, len(wanted), len(changed))
     _forget(table, partitions, collection)
-    gate = threading.BoundedSemaphore(_PAGES_AT_ONCE)
+    gate = threading.Lock()  # one page at a time: what takes time is the parsing, which threads do not share
 
     def task(identity: str, modified: str) -> Task:
         hides = f"charges exported on {identity}" if identity else "all charges of the table"
@@ -245,7 +247,7 @@ def _fetch_partition(
     partition: str,
     modified: str,
     collection: Collection,
-    gate: threading.BoundedSemaphore,
+    gate: threading.Lock,
 ) -> None:
     oldest = f"{oldest_month(collection):%Y%m}"
     with gate, _Sorter(collection, oldest) as sorter:
@@ -279,7 +281,9 @@ class _Sorter:
     def take(self, export: Export, rows: Any, schema: Sequence[SchemaField]) -> None:
         read = reader(schema)
         for page in export.pages(rows, "bigquery.tabledata.list"):
-            size = sum(self._keep(read(row)) for row in page.get("rows", ()))
+            rows_ = page.get("rows", [])
+            size = sum(self._keep(read(row)) for row in rows_)
+            rows_.clear()  # the client holds on to the page while it asks for the next
             export.google.book("bigquery.tabledata.list", calls=0, bytes_=size)
             self._collection.progress.advance(size)
 
@@ -351,7 +355,7 @@ def _result(export: Export, sql: str, most_bytes: int) -> Any:
     job = export.client.query(
         sql, QueryJobConfig(maximum_bytes_billed=most_bytes), retry=_RETRY, timeout=_TIMEOUT, job_retry=None
     )
-    return job.result(retry=_RETRY, timeout=1800, job_retry=None)
+    return job.result(page_size=_ROWS_A_PAGE, retry=_RETRY, timeout=1800, job_retry=None)
 
 
 def _periods(collection: Collection) -> list[str]:

@@ -100,6 +100,7 @@ class FakeGoogle:
         self.requests: list[Request] = []
         self.in_the_way: list[tuple[Callable[[Request], bool], list[Answer]]] = []
         self.jobs: dict[str, str] = {}
+        self._aligned: dict[tuple[str, ...], list[Json]] = {}
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -255,8 +256,11 @@ class FakeGoogle:
         metric = re.search(r'metric\.type = "([^"]+)"', request.one("filter"))[1]  # type: ignore[index]
         if (project, metric) not in self.series:
             return Answer(404, error(404, "NOT_FOUND", f"Cannot find metric(s) that match type = {metric}"))
-        aligned = [_aligned(one, request) for one in self.series[(project, metric)]]
-        return self._page_of_points([one for one in aligned if one["points"]], request, self.units.get(metric))
+        key = (project, metric, request.one("interval.startTime"), request.one("interval.endTime"))
+        if key not in self._aligned:
+            aligned = [_aligned(one, request) for one in self.series[(project, metric)]]
+            self._aligned = {key: [one for one in aligned if one["points"]]}  # the pages of a query come one by one
+        return self._page_of_points(self._aligned[key], request, self.units.get(metric))
 
     def _page_of_points(self, series: list[Json], request: Request, unit: str | None) -> Answer:
         at, size = int(request.one("pageToken", "0")), int(request.one("pageSize"))
