@@ -12,7 +12,7 @@ __all__ = ["check", "collect", "explain", "policy"]
 
 def collect(source: AzureSource, collection: Collection) -> None:
     """Fetches what the source's settings ask for into the collection's folder; what fails is a problem there."""
-    azure = Azure(collection.budget, source.endpoint_url)
+    azure = Azure(collection.budget, source.endpoint_url, collection.progress.advance)
     bills.collect(azure, source, collection)
     if not (source.inventory or source.metrics or source.prices):
         return

@@ -206,6 +206,7 @@ def _answers(azure: Azure, scope: str, month: date, following: date) -> Iterator
     }
     with azure.asking("costmanagement:query.usage", scope):
         answer = azure.costs().query.usage(scope.strip("/"), body, params={"$top": str(_ROWS)}, cls=raw)
+    azure.came("costmanagement:query.usage", len(answer.content))
     while answer.status_code != 204 and answer.content:
         yield answer.content
         link = (answer.json().get("properties") or {}).get("nextLink")

@@ -92,8 +92,11 @@ class Nobody:
 class Azure:
     """The clients of one source. Safe for threads; made lazily, because making one asks for nothing yet."""
 
-    def __init__(self, budget: Budget, endpoint_url: str | None = None) -> None:
-        self.budget = budget
+    def __init__(
+        self, budget: Budget, endpoint_url: str | None = None, advance: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._budget = budget
+        self.advance = advance  # told of every byte that came
         self.endpoint_url = endpoint_url.rstrip("/") if endpoint_url else None
         parts = urlsplit(endpoint_url or "")
         # Settings refuse http elsewhere; a token must never travel in the clear, so it is looked at here as well.
@@ -240,11 +243,16 @@ class Azure:
         """Books one call of the table, and wraps what Azure's client raises. Raises CallFailed and BudgetReached."""
         if name not in CALLS:
             raise KeyError(name)
-        self.budget.spend(name, calls=calls, money=money, bytes_=bytes_)
+        self._budget.spend(name, calls=calls, money=money, bytes_=bytes_)
         try:
             yield
         except AzureError as error:
             raise CallFailed(name, where, error) from error
+
+    def came(self, name: str, size: int) -> None:
+        """Books bytes whose number was not known before. Raises BudgetReached."""
+        self._budget.spend(name, calls=0, bytes_=size)
+        self.advance(size)
 
     def get(self, name: str, where: str, **query: str) -> HttpResponse:
         """One answer of the resource manager, of a call whose path the table tells."""
@@ -269,7 +277,7 @@ class Azure:
         with self.asking(name, where):
             answer = self.arm().send_request(request)
             answer.raise_for_status()
-        self.budget.spend(name, calls=0, bytes_=len(answer.content))
+        self.came(name, len(answer.content))
         return answer
 
     def same_host(self, link: str) -> str:

@@ -109,7 +109,7 @@ def ask_graph(azure: Azure, query: str, among: list[str]) -> Iterator[dict[str, 
         with azure.asking("resourcegraph:resources", ""):
             answer = azure.graph().resources(body, cls=raw)
         page: dict[str, Any] = answer.json()
-        azure.budget.spend("resourcegraph:resources", calls=0, bytes_=len(answer.content))
+        azure.came("resourcegraph:resources", len(answer.content))
         yield page
         if answer.headers.get("x-ms-tenant-subscription-limit-hit", "").lower() == "true":
             raise SourceError(

@@ -314,7 +314,7 @@ def _packed(blocks: Iterable[bytes], count: _Count, azure: Azure, where: str) ->
     packer = zlib.compressobj(3, wbits=31)
     with azure.asking("monitor:metrics.getBatch", where, calls=0):  # what breaks here would pass for a full disk
         for block in blocks:
-            azure.budget.spend("monitor:metrics.getBatch", calls=0, bytes_=len(block))
+            azure.came("monitor:metrics.getBatch", len(block))
             count.see(block)
             yield packer.compress(block)
     if not count.last.rstrip().endswith(b"}"):

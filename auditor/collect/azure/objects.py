@@ -398,9 +398,11 @@ def _chunks(azure: Azure, place: Place, blob: Blob) -> Iterator[bytes]:
     calls = max(1, -(-blob.size // CHUNK))
     with azure.asking("storage:blobs.get", f"{place.folder}/{blob.name}", calls=calls, bytes_=blob.size):
         client = azure.container(place.account, place.container, place.host).get_blob_client(blob.name)
-        yield from client.download_blob(
+        for block in client.download_blob(
             etag=f'"{blob.etag}"', match_condition=MatchConditions.IfNotModified, max_concurrency=1
-        ).chunks()
+        ).chunks():
+            azure.advance(len(block))
+            yield block
 
 
 def _download(

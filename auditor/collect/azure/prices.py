@@ -48,7 +48,7 @@ def _region(azure: Azure, region: str, c: Collection) -> None:
             answer = client.send_request(request)
             answer.raise_for_status()
         page: dict[str, Any] = answer.json()
-        azure.budget.spend("retailprices:list", calls=0, bytes_=len(answer.content))
+        azure.came("retailprices:list", len(answer.content))
         name = f"prices/{region}/retail-{len(names) + 1:04d}.json"
         names.append(name)
         c.folder.write(name, answer.content, kind="prices", now=c.now, region=region)
