@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +79,14 @@ def gpus(tmp_path: Path) -> Path:
     return path
 
 
-def told(paths: list[Path]) -> dict[str, Any]:
-    request = make_request(paths=tuple(str(path) for path in paths), as_of=date(2026, 10, 1))
+def told(paths: list[Path], as_of: date = date(2026, 10, 1)) -> dict[str, Any]:
+    request = make_request(paths=tuple(str(path) for path in paths), as_of=as_of)
     return scan(request, Silent(), NOW).document
 
 
-def money(document: dict[str, Any]) -> list[tuple[str, ...]]:
-    names = ("id", "rule_id", "resource_id", "monthly_savings", "effective_cost", "confidence", "reason")
-    return sorted(tuple(str(finding.get(name)) for name in names) for finding in document["findings"])
+def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """All that is said of each, by its id."""
+    return {finding["id"]: finding for finding in document["findings"]}
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_a_live_audit_finds_what_the_offline_audit_of_the_same_data_finds(
 
     live, files = told([tmp_path / "azure", gpus]), told([tmp_path / "offline", gpus])
     assert len(files["findings"]) >= 5
-    assert money(live) == money(files)
+    assert findings(live) == findings(files)
     assert live["totals"] == files["totals"]
     for one, other in zip(live["reconciliation"], files["reconciliation"], strict=True):
         assert {k: v for k, v in one.items() if k != "sources"} == {k: v for k, v in other.items() if k != "sources"}
@@ -155,3 +155,61 @@ def test_queried_costs_are_read_to_the_last_decimal(cloud: Cloud, pull: Callable
         ["12349.278901234"],
     )
     assert all(row["difference"] == "0" for row in document["reconciliation"])
+
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "estates" / "dev" / "data"
+
+
+def monitored(folder: Path) -> dict[tuple[str, str, datetime], list[tuple[dict[str, str], dict[str, float]]]]:
+    """Series of answers of Azure Monitor, by resource, metric and hour."""
+    hours: dict[tuple[str, str, datetime], list[tuple[dict[str, str], dict[str, float]]]] = {}
+    for path in sorted(folder.glob("azure-monitor-*.json")):
+        for metric in json.loads(path.read_text())["value"]:
+            resource = metric["id"].partition("/providers/Microsoft.Insights")[0].lower()
+            for series in metric["timeseries"]:
+                dimensions = {one["name"]["value"]: one["value"] for one in series["metadatavalues"]}
+                for point in series["data"]:
+                    when = datetime.fromisoformat(point.pop("timeStamp").replace("Z", "+00:00"))
+                    hours.setdefault((resource, metric["name"]["value"], when), []).append((dimensions, point))
+    return hours
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the team's sample files are not here")
+def test_a_live_audit_of_two_agreements_and_all_kinds_of_resources_finds_the_same(
+    stored: Cloud, container: Any, pull: Callable[..., Journal], tmp_path: Path
+) -> None:
+    for path in sorted((SHARED / "azure").rglob("*")):
+        if path.is_file():
+            container.upload_blob(path.relative_to(SHARED).as_posix(), path.read_bytes())
+    for path in sorted((SHARED / "inventory/azure").glob("*.json")):
+        document = json.loads(path.read_text())
+        rows = document["data"] if isinstance(document, dict) else [graph_row(one) for one in document]
+        stored.resources += [{"subscriptionId": row["id"].split("/")[2], **row} for row in rows]
+    tenant = [row for row in stored.resources if row["type"].startswith("microsoft.capacity/")]
+    stored.resources = [row for row in stored.resources if row not in tenant]
+    stored.subscriptions = sorted({row["subscriptionId"] for row in stored.resources})
+    stored.documents = {row["id"]: row for row in stored.resources}
+    stored.documents |= {f"{row['id']}/computes": {"value": []} for row in stored.resources}
+    stored.documents |= {
+        f"/subscriptions/{one}/providers/Microsoft.Compute/virtualMachines": {"value": []}
+        for one in stored.subscriptions
+    }
+    stored.documents["/providers/Microsoft.Capacity/reservations"] = {"value": tenant}
+    stored.documents["/providers/Microsoft.BillingBenefits/savingsPlans"] = {"value": []}
+    hours = monitored(SHARED / "monitoring")
+    stored.series = lambda resource, metric, when: hours.get((resource.lower(), metric, when), [])
+    url = f"https://{ACCOUNT}.blob.core.windows.net/{container.container_name}/azure"
+    journal = pull(now=datetime(2026, 11, 2, 6, 30, tzinfo=UTC), exports=[url], limits=Limits(months=12, parallel=4))
+    assert journal.problems == []
+
+    offline = tmp_path / "offline"
+    shutil.copytree(SHARED / "azure", offline / "exports")
+    shutil.copytree(SHARED / "inventory/azure", offline / "inventory")
+    for path in (SHARED / "monitoring").glob("azure-monitor-*.json"):
+        shutil.copy(path, offline)
+    live, files = told([tmp_path / "azure"], date(2026, 11, 1)), told([offline], date(2026, 11, 1))
+    assert len(files["findings"]) > 100
+    assert findings(live) == findings(files)
+    assert live["totals"] == files["totals"]
