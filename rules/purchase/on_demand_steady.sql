@@ -139,6 +139,8 @@ discounts as (
 committed as (
     select
         committed.provider,
+        committed.RegionId,
+        committed.machine_type,
         committed.machine_family,
         committed.BillingCurrency,
         committed.EffectiveCost::double as effective_cost,
@@ -163,6 +165,18 @@ own_discounts as (
     from committed
     where full_cost > effective_cost
     group by provider, machine_family, BillingCurrency
+),
+
+own_machines as (
+    select
+        provider,
+        RegionId,
+        machine_type,
+        BillingCurrency,
+        1 - sum(effective_cost) / sum(full_cost) as discount
+    from committed
+    where full_cost > effective_cost
+    group by provider, RegionId, machine_type, BillingCurrency
 ),
 
 families as (
@@ -190,10 +204,12 @@ weighed as (
         resource_cost.effective_cost,
         least(running.run_hours / $window_hours::double, 1) as run_share,
         least(running.needed_hours / $window_hours::double, 1) as needed_share,
-        coalesce(discounts.discount, own_discounts.discount) as discount,
-        coalesce(discounts.discount_high, own_discounts.discount) as discount_high,
+        coalesce(discounts.discount, own_machines.discount, own_discounts.discount) as discount,
+        coalesce(discounts.discount_high, own_machines.discount, own_discounts.discount) as discount_high,
+        coalesce(discounts.discount, own_machines.discount) is not null as is_own_price,
         case
             when discounts.discount is not null then discounts.price_source
+            when own_machines.discount is not null then 'own commitments on it in the bill'
             when own_discounts.discount is not null then 'own commitments on ' || families.machine_family || ' in the bill'
         end as price_source
     from running
@@ -212,6 +228,12 @@ weighed as (
         on
             running.provider = families.provider
             and lower(running.machine_type) = families.machine_type
+    left join own_machines
+        on
+            running.provider = own_machines.provider
+            and running.RegionId = own_machines.RegionId
+            and lower(running.machine_type) = own_machines.machine_type
+            and running.BillingCurrency = own_machines.BillingCurrency
     left join own_discounts
         on
             running.provider = own_discounts.provider
@@ -232,7 +254,8 @@ select
     on_demand_cost * greatest(1 - (1 - discount) / run_share, 0)::decimal(9, 8) as avoidable_cost,
     on_demand_cost * greatest(1 - (1 - discount) / run_share, 0)::decimal(9, 8) as avoidable_low,
     on_demand_cost * greatest(1 - (1 - coalesce(discount_high, $max_discount::double)) / run_share, 0)::decimal(9, 8) as avoidable_high,
-    case when discount is null then 'low' else 'medium' end as confidence,
+    -- what a commitment saves on another size or in another region is a hint
+    case when is_own_price then 'medium' else 'low' end as confidence,
     format('{} ran {:.1f} % of the hours on demand; ', coalesce(machine_type, accelerator_model, 'it'), 100 * run_share)
     || case
         when discount is null then 'no price of a commitment on it is known, so no saving is claimed'

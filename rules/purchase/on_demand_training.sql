@@ -10,7 +10,7 @@ why = """
 Training that writes checkpoints can be stopped and resumed, and spot capacity sells the same machine for a fraction of
 the on-demand price. The price of a pool can also be no lower at all, so the pool decides, not a rule of thumb."""
 
-savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)), the spot price being that of the pool in a price list, else the one paid in the bill for the same machine and region; where neither is known, nothing, with a range up to max_discount"
+savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)), the spot price being that of the pool in a price list, else the one paid in the bill for the same machine and region, else with low confidence that of another size of the family; where none is known, nothing, with a range up to max_discount"
 blind_to = "whether the job writes checkpoints and may wait; whether the spot pool has capacity"
 
 references = [
@@ -28,7 +28,7 @@ charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
 
 [needs.optional]
 prices     = ["provider", "RegionId", "machine_type", "accelerator_model", "price_kind", "low", "high", "unit", "currency", "source", "as_of"]
-paid_rates = ["provider", "RegionId", "machine_type", "BillingCurrency", "purchase_option", "hourly_rate"]
+paid_rates = ["provider", "RegionId", "machine_type", "machine_family", "BillingCurrency", "purchase_option", "hourly_rate"]
 
 [parameters]
 overhead         = { default = 0.10, unit = "ratio of spot hours", about = "hours repeated and lost to interruptions and restarts" }
@@ -190,6 +190,7 @@ own_ratios as (
         spot.provider,
         spot.RegionId,
         spot.machine_type,
+        spot.machine_family,
         spot.BillingCurrency,
         least(spot.hourly_rate / on_demand.hourly_rate, 1) as ratio
     from paid_rates as spot
@@ -200,6 +201,28 @@ own_ratios as (
             and spot.machine_type = on_demand.machine_type
             and spot.BillingCurrency = on_demand.BillingCurrency
     where spot.purchase_option = 'spot' and on_demand.purchase_option = 'on_demand' and spot.hourly_rate > 0 and on_demand.hourly_rate > 0
+),
+
+-- another size of the family is a pool of its own, so its ratio is a hint
+family_ratios as (
+    select
+        provider,
+        RegionId,
+        machine_family,
+        BillingCurrency,
+        min(ratio) as ratio_low,
+        max(ratio) as ratio_high
+    from own_ratios
+    group by provider, RegionId, machine_family, BillingCurrency
+),
+
+families as (
+    select
+        provider,
+        machine_type,
+        any_value(machine_family) as machine_family
+    from paid_rates
+    group by provider, machine_type
 ),
 
 priced as (
@@ -217,12 +240,14 @@ priced as (
         training.accelerator_hours,
         training.standby,
         resource_cost.effective_cost,
-        coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low)::decimal(9, 8) as ratio_low,
-        coalesce(machine_ratios.ratio_high, own_ratios.ratio, model_ratios.ratio_high)::decimal(9, 8) as ratio_high,
+        coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low, family_ratios.ratio_low)::decimal(9, 8) as ratio_low,
+        coalesce(machine_ratios.ratio_high, own_ratios.ratio, model_ratios.ratio_high, family_ratios.ratio_high)::decimal(9, 8) as ratio_high,
+        coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low) is not null as is_own_pool,
         case
             when machine_ratios.ratio_low is not null then machine_ratios.price_source
             when own_ratios.ratio is not null then 'own spot machines in the bill'
-            else model_ratios.price_source
+            when model_ratios.ratio_low is not null then model_ratios.price_source
+            when family_ratios.ratio_low is not null then 'own spot machines of ' || families.machine_family || ' in the bill'
         end as price_source
     from training
     inner join resource_cost
@@ -246,6 +271,16 @@ priced as (
             training.provider = model_ratios.provider
             and training.RegionId = model_ratios.RegionId
             and training.accelerator_model = model_ratios.accelerator_model
+    left join families
+        on
+            training.provider = families.provider
+            and lower(training.machine_type) = families.machine_type
+    left join family_ratios
+        on
+            training.provider = family_ratios.provider
+            and training.RegionId = family_ratios.RegionId
+            and families.machine_family = family_ratios.machine_family
+            and training.BillingCurrency = family_ratios.BillingCurrency
 ),
 
 weighed as (
@@ -266,6 +301,7 @@ weighed as (
         price_source,
         ratio_low,
         ratio_high,
+        is_own_pool,
         ((ratio_low + ratio_high) / 2)::decimal(9, 8) as ratio
     from priced
     where training_cost > 0
@@ -283,11 +319,12 @@ select
     training_cost * greatest(1 - ratio * (1 + $overhead), 0)::decimal(9, 8) as avoidable_cost,
     training_cost * greatest(1 - ratio_high * (1 + $overhead), 0)::decimal(9, 8) as avoidable_low,
     training_cost * (case when ratio_low is null then $max_discount else greatest(1 - ratio_low * (1 + $overhead), 0) end)::decimal(9, 8) as avoidable_high,
-    case when ratio is null then 'low' else 'medium' end as confidence,
+    case when is_own_pool then 'medium' else 'low' end as confidence,
     format('{:.1f} accelerator hours of training on {} at the on-demand price; ', accelerator_hours::double, coalesce(machine_type, accelerator_model, 'it'))
     || case
         when ratio is null then 'no spot price of the pool is known, so no saving is claimed'
-        else format('spot there costs {:.1f} % of it', 100 * ratio::double)
+        when is_own_pool then format('spot there costs {:.1f} % of it', 100 * ratio::double)
+        else format('spot of another size of the family costs {:.1f} % there', 100 * ratio::double)
     end as reason,
     machine_type,
     accelerator_model,
