@@ -91,7 +91,7 @@ def _forbidden(error: Refused) -> Refusal:
             "run again later, or lower `parallel` under [limits]",
         )
     wanted = ", ".join(error.call.permissions) or "access"
-    where = _ROLES.get(error.call.scope, "the role that `auditor policy gcp` prints, on the project")
+    where = _ROLES.get(error.call.scope, "the role that `auditor permissions gcp` prints, on the project")
     return Refusal(f"the permission {wanted} is missing", f"grant {where}")
 
 

@@ -193,7 +193,7 @@ def test_a_denied_project_and_a_denied_list_stand_alone_with_their_remedy(
         "compute:disks.aggregatedList",
         "the permission compute.disks.list is missing",
     )
-    assert denied.fix == "grant the role that `auditor policy gcp` prints, on the project"
+    assert denied.fix == "grant the role that `auditor permissions gcp` prints, on the project"
     assert {one.account_id for one in collection.folder.problems} == {"secret", PROJECT}
 
 
