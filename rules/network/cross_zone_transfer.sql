@@ -206,7 +206,7 @@ measured as (
         ResourceId,
         (sum(case when is_movable then pair_bytes else 0 end) / nullif(sum(pair_bytes), 0))::decimal(9, 8) as movable_share,
         sum(pair_bytes) as crossing_bytes,
-        list({'peer': peer_id, 'zone': peer_zone, 'bytes': pair_bytes, 'can_share_a_zone': is_movable} order by pair_bytes desc, peer_id asc)[1:5] as pairs
+        list({ 'peer': peer_id, 'zone': peer_zone, 'bytes': pair_bytes, 'can_share_a_zone': is_movable } order by pair_bytes desc, peer_id asc)[1:5] as pairs
     from crossing
     group by provider, ResourceId
 )

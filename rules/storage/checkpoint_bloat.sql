@@ -285,7 +285,7 @@ select
     has_lifecycle,
     size_source,
     first_day,
-    $keep_days as keep_days,
+    $keep_days::integer as keep_days,
     standby
 from judged
 order by avoidable_cost desc, ResourceId asc
