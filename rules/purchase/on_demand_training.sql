@@ -10,7 +10,7 @@ why = """
 Training that writes checkpoints can be stopped and resumed, and spot capacity sells the same machine for a fraction of
 the on-demand price. The price of a pool can also be no lower at all, so the pool decides, not a rule of thumb."""
 
-savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)), the spot price being that of the pool in a price list, else the one paid in the bill for the same machine and region, else with low confidence that of another size of the family; where none is known, nothing, with a range up to max_discount"
+savings  = "EffectiveCost of on-demand training hours x (1 - spot price / on-demand price x (1 + overhead)), the spot price being that of the pool in a price list, else the one paid in the bill for the same machine and region, else with low confidence that of another size of the family or with the same accelerators; where none is known, nothing, with a range up to max_discount"
 blind_to = "whether the job writes checkpoints and may wait; whether the spot pool has capacity"
 
 references = [
@@ -27,7 +27,7 @@ accelerator_hours = [
 charges = ["provider", "ResourceId", "BillingCurrency", "EffectiveCost", "day"]
 
 [needs.optional]
-prices     = ["provider", "RegionId", "machine_type", "accelerator_model", "price_kind", "low", "high", "unit", "currency", "source", "as_of"]
+prices     = ["provider", "RegionId", "machine_type", "accelerator_model", "accelerator_count", "price_kind", "low", "high", "unit", "currency", "source", "as_of"]
 paid_rates = ["provider", "RegionId", "machine_type", "machine_family", "BillingCurrency", "purchase_option", "hourly_rate"]
 
 [parameters]
@@ -216,6 +216,39 @@ family_ratios as (
     group by provider, RegionId, machine_family, BillingCurrency
 ),
 
+-- where a list has the spot price of another size only, a device's share of it stands against the own on-demand rate
+device_spots as (
+    select
+        provider,
+        RegionId,
+        accelerator_model,
+        currency,
+        max(source || ' ' || as_of) as price_source,
+        min(low::double / case when unit = 'hour' then accelerator_count::double else 1 end) as low,
+        max(high::double / case when unit = 'hour' then accelerator_count::double else 1 end) as high
+    from prices
+    where price_kind = 'spot' and low > 0 and high > 0 and accelerator_count > 0
+    group by provider, RegionId, accelerator_model, currency
+),
+
+device_ratios as (
+    select
+        training.provider,
+        training.ResourceId,
+        training.BillingCurrency,
+        device_spots.price_source,
+        least(device_spots.low / (training.training_cost::double / training.accelerator_hours::double), 1) as ratio_low,
+        least(device_spots.high / (training.training_cost::double / training.accelerator_hours::double), 1) as ratio_high
+    from training
+    inner join device_spots
+        on
+            training.provider = device_spots.provider
+            and training.RegionId = device_spots.RegionId
+            and training.accelerator_model = device_spots.accelerator_model
+            and training.BillingCurrency = device_spots.currency
+    where training.training_cost > 0 and training.accelerator_hours > 0
+),
+
 families as (
     select
         provider,
@@ -240,14 +273,15 @@ priced as (
         training.accelerator_hours,
         training.standby,
         resource_cost.effective_cost,
-        coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low, family_ratios.ratio_low)::decimal(9, 8) as ratio_low,
-        coalesce(machine_ratios.ratio_high, own_ratios.ratio, model_ratios.ratio_high, family_ratios.ratio_high)::decimal(9, 8) as ratio_high,
+        coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low, family_ratios.ratio_low, device_ratios.ratio_low)::decimal(9, 8) as ratio_low,
+        coalesce(machine_ratios.ratio_high, own_ratios.ratio, model_ratios.ratio_high, family_ratios.ratio_high, device_ratios.ratio_high)::decimal(9, 8) as ratio_high,
         coalesce(machine_ratios.ratio_low, own_ratios.ratio, model_ratios.ratio_low) is not null as is_own_pool,
         case
             when machine_ratios.ratio_low is not null then machine_ratios.price_source
             when own_ratios.ratio is not null then 'own spot machines in the bill'
             when model_ratios.ratio_low is not null then model_ratios.price_source
             when family_ratios.ratio_low is not null then 'own spot machines of ' || families.machine_family || ' in the bill'
+            else device_ratios.price_source
         end as price_source
     from training
     inner join resource_cost
@@ -281,6 +315,11 @@ priced as (
             and training.RegionId = family_ratios.RegionId
             and families.machine_family = family_ratios.machine_family
             and training.BillingCurrency = family_ratios.BillingCurrency
+    left join device_ratios
+        on
+            training.provider = device_ratios.provider
+            and training.ResourceId = device_ratios.ResourceId
+            and training.BillingCurrency = device_ratios.BillingCurrency
 ),
 
 weighed as (
@@ -324,7 +363,7 @@ select
     || case
         when ratio is null then 'no spot price of the pool is known, so no saving is claimed'
         when is_own_pool then format('spot there costs {:.1f} % of it', 100 * ratio::double)
-        else format('spot of another size of the family costs {:.1f} % there', 100 * ratio::double)
+        else format('spot of another size with the same accelerators costs {:.1f} % there', 100 * ratio::double)
     end as reason,
     machine_type,
     accelerator_model,
