@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import duckdb
+import pytest
 
 from auditor.collect import gcp
+from auditor.collect.gcp import rest
 from auditor.collect.local import gather as gather_files
 from auditor.collect.work import Collection
 from auditor.normalise import inventory
@@ -223,6 +225,18 @@ def test_a_rate_limit_waits_as_long_as_google_asks_and_a_cut_answer_is_asked_for
     assert collection.folder.problems == []
     assert len(lines(collection, f"inventory/{PROJECT}/global/compute-instances.jsonl")) == 5
     assert 17 in waits and len(waits) == 3
+
+
+def test_an_answer_that_does_not_come_in_time_is_asked_for_again(
+    google: FakeGoogle, gather: Make, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "_TIMEOUT", (5, 0.2))
+    google.compute[(PROJECT, "instances")] = [instance(0)]
+    google.say("aggregated/instances", Answer(200, delay=0.6))
+    collection = gather()
+    gcp.collect(source(google), collection)
+    assert collection.folder.problems == [] and len(waits) == 1
+    assert len(lines(collection, f"inventory/{PROJECT}/global/compute-instances.jsonl")) == 1
 
 
 def test_a_service_that_keeps_failing_is_given_up_and_told(
