@@ -195,7 +195,7 @@ def _statement(keys: str, into: str, providers: tuple[str, ...]) -> str:
         from read_csv({_text(str(accelerators))}, header = true, all_varchar = true, nullstr = '')
         group by all"""
     return f"""
-    create or replace table {into} as
+    create or replace temp table {into} as
     with numbered as materialized (
         select row_number() over () as key_number, {columns} from {keys} as keys
     ),
@@ -269,9 +269,44 @@ def classify(con: "duckdb.DuckDBPyConnection", keys: str, into: str) -> None:
     line of their own), purchase_option (null for what is no machine) and service_workload_kind, which is what the
     service itself says the machine is for. Join it back with `is not distinct from`: keys may be null.
     """
-    # Planning the statement takes longer than running it: leave out the providers that are not there.
-    present = {provider for (provider,) in con.execute(f"select distinct provider from {keys}").fetchall()}
-    con.execute(_statement(keys, into, tuple(provider for provider in PROVIDERS if provider in present)))
+    _learn_classes(con, keys)
+    names = ", ".join(f"known.{name}" for name in (*CLASSIFICATION_KEYS, *_CLASS_COLUMNS))
+    con.execute(
+        f"create or replace table {into} as select {names} from {keys} as k join known_classes as known on {_same_key()}"
+    )
+
+
+_CLASS_COLUMNS = {
+    "usage_kind": "VARCHAR",
+    "machine_type": "VARCHAR",
+    "accelerator_model": "VARCHAR",
+    "accelerator_count": "DECIMAL(9,3)",
+    "purchase_option": "VARCHAR",
+    "service_workload_kind": "VARCHAR",
+}
+
+
+def _same_key() -> str:
+    return " and ".join(f"k.{name} is not distinct from known.{name}" for name in CLASSIFICATION_KEYS)
+
+
+def _learn_classes(con: "duckdb.DuckDBPyConnection", keys: str) -> None:
+    """Adds what is new in `keys` to the temp table `known_classes`.
+
+    Planning the statement takes longer than running it: hundreds of small deliveries share most of their keys, and the
+    providers that are not there are left out.
+    """
+    columns = ", ".join(
+        [*(f"{name} varchar" for name in CLASSIFICATION_KEYS), *(f"{n} {kind}" for n, kind in _CLASS_COLUMNS.items())]
+    )
+    con.execute(f"create temp table if not exists known_classes ({columns})")
+    con.execute(
+        f"create or replace temp table new_keys as select k.* from {keys} as k where not exists (select 1 from known_classes as known where {_same_key()})"
+    )
+    present = {provider for (provider,) in con.execute("select distinct provider from new_keys").fetchall()}
+    if present:
+        con.execute(_statement("new_keys", "new_classes", tuple(name for name in PROVIDERS if name in present)))
+        con.execute("insert into known_classes by name select * from new_classes")
 
 
 # Azure Machine Learning bills plain machine meters; the resource's id says what runs on them.

@@ -11,6 +11,8 @@ from typing import Any
 from auditor.errors import SourceError
 from auditor.landing import LandingFile, Recognised
 
+BREAK = "rows before the break were read"  # in the message of every file whose end is not there
+
 
 def columns(path: Path) -> tuple[str, ...]:
     """Top-level field names. Raises ValueError where the file's head is damaged."""
@@ -38,7 +40,7 @@ def to_json_lines(file: Recognised, spool: Path) -> tuple[Recognised, str | None
                 out.write(json.dumps(row, default=_plain) + "\n")
                 rows += 1
         except (EOFError, ValueError, IndexError, KeyError, OSError) as error:
-            problem = f"{file.file.name}: the Avro data is damaged or cut off ({error}); {rows:,} rows before the break were read, ask for the file again"
+            problem = f"{file.file.name}: the Avro data is damaged or cut off ({error}); {rows:,} {BREAK}, ask for the file again"
     if problem and not rows:
         raise SourceError(problem)
     return (

@@ -39,7 +39,7 @@ def keys(source: Source) -> dict[str, str]:
         "payer_name": text("billpayeraccountname"),
         "account": text("lineitemusageaccountid", "billpayeraccountid"),
         "account_name": text("lineitemusageaccountname"),
-        "currency": f"coalesce({text('lineitemcurrencycode', 'pricingcurrency')}, 'USD')",
+        "currency": f"upper(coalesce({text('lineitemcurrencycode', 'pricingcurrency')}, 'USD'))",
         "kind": f"coalesce({text('lineitemlineitemtype')}, 'Usage')",
         "product_code": text("lineitemproductcode"),
         "usage_type": usage_type,
@@ -134,6 +134,8 @@ def _tags(source: Source) -> str:
 
 # What `amounts` reads of a part beside the measures.
 CARRIED = ("kind", "pays_commitment")
+# Amounts leave a part the part it is.
+DECIDES_PARTS = False
 
 
 def parts(table: str) -> str:

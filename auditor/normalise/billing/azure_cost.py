@@ -49,7 +49,7 @@ def keys(source: Source) -> dict[str, str]:
         else text("billingaccountname"),
         "account": subscription,
         "account_name": text("subscriptionname"),
-        "currency": f"coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX')",
+        "currency": f"upper(coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX'))",
         "pricing_currency": text("pricingcurrency", "pricingcurrencycode"),
         "charge_type": text("chargetype"),
         "model": text("pricingmodel"),
@@ -95,6 +95,8 @@ create or replace temp macro info_value(x, wanted) as
 
 
 CARRIED = ("kind",)
+# Amounts leave a part the part it is.
+DECIDES_PARTS = False
 
 
 def parts(table: str) -> str:
@@ -226,23 +228,27 @@ def basis(con: duckdb.DuckDBPyConnection, source: Source) -> str | None:
     Amortized: unused commitments, or a cost on usage that a commitment covers. Actual: a commitment's purchase, or
     covered usage at no cost.
     """
+    unused, covered, free, purchases = con.execute(basis_query(source)).fetchone() or (0, 0, 0, 0)
+    if purchases and not unused and not covered:
+        return "actual"
+    if purchases:
+        return None
+    return "amortized" if unused or covered else "actual" if free else None
+
+
+def basis_query(source: Source) -> str:
+    """SQL that counts what tells the two kinds of export apart."""
     kind, model = (
         f"lower(coalesce({source.text('chargetype')}, 'usage'))",
         f"lower(coalesce({source.text('pricingmodel')}, ''))",
     )
     committed = f"{model} in ('reservation', 'savingsplan')"
     cost = source.money(*COST)
-    found = con.execute(f"""
+    return f"""
         select
             count(*) filter (where {kind} in ('unusedreservation', 'unusedsavingsplan')),
             count(*) filter (where {kind} = 'usage' and {committed} and {cost} <> 0),
             count(*) filter (where {kind} = 'usage' and {committed} and {cost} = 0),
             count(*) filter (where {kind} in ('purchase', 'refund') and {committed})
         from {source.relation}
-    """).fetchone()
-    unused, covered, free, purchases = found or (0, 0, 0, 0)
-    if purchases and not unused and not covered:
-        return "actual"
-    if purchases:
-        return None
-    return "amortized" if unused or covered else "actual" if free else None
+    """

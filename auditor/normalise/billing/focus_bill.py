@@ -94,7 +94,7 @@ def keys(source: Source) -> dict[str, str]:
         "period_end": source.time("billingperiodend"),
         "payer": text("billingaccountid"),
         "account": text("subaccountid"),
-        "currency": f"coalesce({text('billingcurrency')}, 'XXX')",
+        "currency": f"upper(coalesce({text('billingcurrency')}, 'XXX'))",
         "provider": f"""case
             when {provider} ilike 'aws%' or {provider} ilike 'amazon%' then 'aws'
             when {provider} ilike 'google%' or {provider} ilike 'gcp%' then 'gcp'
@@ -142,6 +142,8 @@ MACROS = ""
 
 
 CARRIED: tuple[str, ...] = ()
+# Amounts leave a part the part it is.
+DECIDES_PARTS = False
 
 
 def parts(table: str) -> str:

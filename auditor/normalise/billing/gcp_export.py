@@ -99,10 +99,13 @@ def _list(source: Source, name: str) -> str:
 MACROS = """
 create or replace temp macro json_text(x) as
     case when x like '%{''%' then replace(replace(replace(replace(x, '''', '"'), ': None', ': null'), ': True', ': true'), ': False', ': false') else x end;
+-- DuckDB takes 1_0 for ten, which no bill means.
+create or replace temp macro credit_amount(x) as
+    case when not contains(x::varchar, '_') then try_cast(x::varchar as decimal(30,12)) end;
 create or replace temp macro sum_of_credits(cs) as
-    coalesce(list_sum(list_transform(cs, lambda c: coalesce(try_cast(c.amount::varchar as decimal(30,12)), 0))), 0)::decimal(30,12);
+    coalesce(list_sum(list_transform(cs, lambda c: coalesce(credit_amount(c.amount), 0))), 0)::decimal(30,12);
 create or replace temp macro has_no_amount(cs) as
-    coalesce(list_bool_or(list_transform(cs, lambda c: c.amount is not null and try_cast(c.amount::varchar as decimal(30,12)) is null)), false);
+    coalesce(list_bool_or(list_transform(cs, lambda c: c.amount is not null and credit_amount(c.amount) is null)), false);
 create or replace temp macro label(ls, wanted) as list_extract(list_filter(ls, lambda l: l.key = wanted), 1).value;
 create or replace temp macro labels_json(ls) as
     case when len(ls) > 0 then
@@ -143,7 +146,7 @@ def keys(source: Source) -> dict[str, str]:
         "payer": _plain(source, "billing_account_id"),
         "account": _field(source, "project", "id"),
         "account_name": _field(source, "project", "name"),
-        "currency": f"coalesce({_plain(source, 'currency')}, 'XXX')",
+        "currency": f"upper(coalesce({_plain(source, 'currency')}, 'XXX'))",
         "kind": f"coalesce({_plain(source, 'cost_type')}, 'regular')",
         "adjustment": _field(source, "adjustment_info", "type"),
         "service_id": _field(source, "service", "id"),
@@ -190,6 +193,8 @@ def measures(source: Source, *, net: bool) -> dict[str, str]:
 
 # What `amounts` reads of a part beside the measures.
 CARRIED = ("kind", "is_fee", "is_resource_fee", "covering")
+# Which part a fee is, its amount decides.
+DECIDES_PARTS = True
 
 
 def parts(table: str) -> str:

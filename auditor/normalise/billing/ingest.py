@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -24,7 +24,7 @@ from auditor.focus import (
 )
 from auditor.landing import Recognised
 from auditor.normalise import classify, ownership
-from auditor.normalise.billing import azure_cost, formats, identities, invoice, passes, salvage, source
+from auditor.normalise.billing import azure_cost, feed, formats, identities, invoice, passes, salvage, source
 from auditor.normalise.billing.deliveries import Delivery
 from auditor.normalise.billing.source import Source, literal, quote
 from auditor.normalise.billing.spread import spread
@@ -153,7 +153,7 @@ def ingest(
         has_resource_ids=bool(has_ids),
         is_net=net,
         messages=tuple(messages),
-        is_whole=len(damage) < len(delivery.files),
+        is_whole=sum(salvage.BREAK in message for message in damage) < len(delivery.files),
         is_monthly=bool(monthly),
         is_damaged=bool(damage)
         or bool(delivery.missing)
@@ -180,11 +180,42 @@ def _first_line(error: Exception) -> str:
 
 
 def _open(con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path) -> tuple[Source, list[str]]:
-    con.execute("drop table if exists csv_rejects; drop table if exists csv_rejects_scan")
+    files, damage = salvage.readable(delivery.files, spool, is_checked_later=feed.is_fed)
+    with feed.feeding(files, spool) as fed:
+        opened = _opened(con, delivery, fed.files, spool, damage)
+    if fed.is_sound:
+        return opened, damage
     files, damage = salvage.readable(delivery.files, spool)
+    return _opened(con, delivery, files, spool, damage), damage
+
+
+def _opened(
+    con: duckdb.DuckDBPyConnection, delivery: Delivery, files: Sequence[Recognised], spool: Path, damage: Sequence[str]
+) -> Source:
+    con.execute("drop table if exists csv_rejects; drop table if exists csv_rejects_scan")
     if not files:
         raise SourceError("; ".join(damage))
-    return source.open_source(con, "bill", files, spool, formats.JSON_COLUMNS.get(delivery.family)), damage
+    columns = formats.JSON_COLUMNS.get(delivery.family)
+    return source.open_source(con, "bill", files, spool, columns, lambda opened: _used(delivery.family, opened))
+
+
+def _used(family: str, opened: Source) -> list[str]:
+    """Columns that the reading of a bill of this family looks at."""
+    module = formats.MODULES[family]
+    expressions = [
+        *module.keys(opened).values(),
+        *module.measures(opened, net=False).values(),
+        invoice.query(family, opened, net=False),
+    ]
+    if hasattr(module, "is_net"):
+        expressions += [
+            *module.measures(opened, net=True).values(),
+            invoice.query(family, opened, net=True),
+            module.is_net(opened) or "",
+        ]
+    if family == "azure":
+        expressions.append(azure_cost.basis_query(opened))
+    return passes.mentioned(expressions, opened.columns)
 
 
 def _net(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source) -> tuple[bool, list[str]]:
@@ -292,15 +323,21 @@ def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_
 
 def _price(con: duckdb.DuckDBPyConnection, module: Any) -> None:
     """Table `bill_amounts`: what the lines of one key and slot cost, by charge_key, from first_at to last_at."""
-    carried = "".join(f", {name}" for name in ("part", *module.CARRIED))
+    what = ("charge_key", "hourly", "is_negation", "period_at")
+    carried = "".join(f", {name}" for name in ("part", *module.CARRIED, *what))
     amounts = module.amounts(f"(select f.*{carried} from bill_facts as f join bill_parts using (key))", "key desc")
+    if module.DECIDES_PARTS:
+        amounts = f"""
+            select a.* exclude ({", ".join(what)}), {", ".join(f"p.{name}" for name in what)}
+            from ({amounts}) as a
+            join bill_parts as p on p.key = a.key and p.part = a.part
+        """
     measures = ", ".join(f"{name}::{MONEY if name in COSTS else QUANTITY} as {name}" for name in MEASURES)
     con.execute(f"""
         create or replace temp table bill_amounts as
         select charge_key, hourly, is_negation, bill_day, coalesce(start_at, period_at) as first_at,
             coalesce(end_at, start_at + interval 1 hour, period_at + interval 1 day) as last_at, source_rows, {measures}
-        from ({amounts}) as a
-        join bill_parts as p on p.key = a.key and p.part = a.part
+        from ({amounts})
     """)
 
 

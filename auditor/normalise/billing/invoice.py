@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import duckdb
 
+from auditor.normalise.billing.passes import mentioned
 from auditor.normalise.billing.source import Source, quote
 
 # (billing account, sub account, period, currency, day of the line; for GCP of its export)
@@ -55,7 +56,7 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
             text("billpayeraccountid"),
             text("lineitemusageaccountid", "billpayeraccountid"),
             start,
-            f"coalesce({text('lineitemcurrencycode', 'pricingcurrency')}, 'USD')",
+            f"upper(coalesce({text('lineitemcurrencycode', 'pricingcurrency')}, 'USD'))",
             source.time("lineitemusagestartdate"),
         )
     if family == "azure":
@@ -68,7 +69,7 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
             f"coalesce({account}, {subscription})",
             subscription,
             start,
-            f"coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX')",
+            f"upper(coalesce({text('billingcurrencycode', 'billingcurrency', 'currency')}, 'XXX'))",
             source.time("date", "usagedatetime", "usagedate"),
         )
     start = f"coalesce({source.time('billingperiodstart')}, {source.time('chargeperiodstart')})"
@@ -78,7 +79,7 @@ def _columns(family: str, source: Source, *, net: bool) -> _Columns:
         text("billingaccountid"),
         text("subaccountid"),
         start,
-        f"coalesce({text('billingcurrency')}, 'XXX')",
+        f"upper(coalesce({text('billingcurrency')}, 'XXX'))",
         day,
     )
 
@@ -101,8 +102,7 @@ class Invoice:
 
 def read(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bool) -> Invoice:
     """Everything in one pass: opening a compressed text costs more than what is done with it."""
-    query = _gcp_query(source) if family == "gcp" else _query(family, _columns(family, source, net=net), source)
-    rows = con.execute(query).fetchall()
+    rows = con.execute(query(family, source, net=net)).fetchall()
     return Invoice(
         {
             (row[0], row[1], row[2], row[3], row[4]): (row[5] or Decimal(0), row[6])
@@ -117,13 +117,35 @@ def read(con: duckdb.DuckDBPyConnection, family: str, source: Source, *, net: bo
     )
 
 
+def query(family: str, source: Source, *, net: bool) -> str:
+    """SQL of the sums by account, period, currency and day, with what is no amount."""
+    return _gcp_query(source) if family == "gcp" else _query(family, _columns(family, source, net=net), source)
+
+
 def _query(family: str, columns: _Columns, source: Source) -> str:
+    """Grouped by the columns as delivered first: their texts are worked out once for each group, not on every line."""
     unreadable, example = _counted(source, *columns.amount)
     doubtful, doubtful_example = _counted(source, *(["effectivecost"] if family == "focus" else []))
+    texts = mentioned([columns.account, columns.sub_account, columns.currency], source.columns)
+    month = f"date_trunc('month', {columns.period})"
+    fields = "".join(f", {quote(name)} := {quote(name)}" for name in texts)
+    hashed = "".join(f", {quote(name)}" for name in texts)
     return f"""
-        select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime({columns.period}, '%Y-%m'), {columns.currency},
-            ({columns.day})::date, sum({source.money(*columns.amount)}), count(*), {unreadable}, {example}, {doubtful}, {doubtful_example}
-        from {source.relation} group by 1, 2, 3, 4, 5
+        with grouped as (
+            select any_value(line_columns) as line_columns, line_day, sum(line_amount) as line_amount, count(*) as line_count,
+                {unreadable} as unreadable_count, {example} as unreadable_example, {doubtful} as doubtful_count, {doubtful_example} as doubtful_example
+            from (
+                select *, hash({month}{hashed}) as group_hash, struct_pack(period_month := {month}{fields}) as line_columns,
+                    ({columns.day})::date as line_day, {source.money(*columns.amount)} as line_amount
+                from {source.relation}
+            )
+            group by group_hash, line_day
+        )
+        select coalesce({columns.account}, 'unknown'), {columns.sub_account}, strftime(period_month, '%Y-%m'), {columns.currency}, line_day,
+            sum(line_amount), sum(line_count)::bigint, sum(unreadable_count)::bigint, any_value(unreadable_example), sum(doubtful_count)::bigint,
+            any_value(doubtful_example)
+        from (select unnest(line_columns), * exclude (line_columns) from grouped)
+        group by 1, 2, 3, 4, 5
     """
 
 
@@ -144,7 +166,7 @@ def _gcp_query(source: Source) -> str:
     cost = source.money("cost")
     flat_credits = source.money("creditsamount") if source.has("creditsamount") and credits == "null" else "0"
     credited = (
-        "coalesce((select sum(try_cast(c.amount::varchar as decimal(30,12))) from (select unnest(credit_list) as c)), 0)"
+        "coalesce((select sum(credit_amount(c.amount)) from (select unnest(credit_list) as c)), 0)"
         if credits != "null"
         else f"coalesce({flat_credits}, 0)"
     )

@@ -54,62 +54,62 @@ def add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines) -> None:
 
     A slot is a day; an hour for what is kept by the hour; the line's own time where it is longer than its slot.
     """
-    raw, computed = _determinants(opened, read)
-    _mark(con, opened, read, raw, computed)
-    _find_keys(con, read, computed)
-    _add_up(con, read)
+    marks = _marks(opened, read)
+    _find_keys(con, opened, marks)
+    _add_up(con, opened, read, marks)
 
 
-def _determinants(opened: Source, read: Lines) -> tuple[list[str], list[str]]:
-    """Columns that decide a line's key, and those keys that are worked out on every line instead.
+@dataclass(frozen=True)
+class _Marks:
+    """SQL of what tells a line's key: two hashes of it, and the columns that decide it in one value.
 
-    The latter read a column that differs from line to line, as the time: the key is its month only.
+    `named` are the keys' SQL over these columns. Keys that read a column which differs from line to line, as the time, are
+    worked out on every line instead: they are its month only, say.
     """
+
+    key_hash: str
+    other_hash: str
+    columns: str
+    named: Mapping[str, str]
+
+
+def _marks(opened: Source, read: Lines) -> _Marks:
     varying = set(mentioned([read.start, read.end, read.bill_day, *read.measures.values()], opened.columns))
     raw: dict[str, None] = {}
-    computed = []
+    computed = {}
     for name, sql in read.keys.items():
         columns = mentioned([sql], opened.columns)
         if varying.intersection(columns):
-            computed.append(name)
+            computed[name] = sql
         else:
             raw.update(dict.fromkeys(columns))
-    return list(raw), computed
-
-
-def _mark(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, raw: list[str], computed: list[str]) -> None:
-    """View `bill_lines`: two hashes of the line's key, its columns in one, its times and measures."""
-    values = [quote(name) for name in raw] + [read.keys[name] for name in computed]
-    plain = [quote(name) for name in raw if not _is_nested(opened.columns[name])] + [
-        read.keys[name] for name in computed
-    ]
+    values = [*map(quote, raw), *computed.values()]
+    # The second hash leaves out maps and lists, which are slow to hash; together they are beyond all chance of colliding.
+    plain = [*(quote(name) for name in raw if not _is_nested(opened.columns[name])), *computed.values()]
     fields = [f"{quote(name)} := {quote(name)}" for name in raw]
-    fields += [f"{quote('key:' + name)} := {read.keys[name]}" for name in computed]
-    measures = "".join(f", {sql} as {name}" for name, sql in read.measures.items())
-    con.execute(f"""
-        create or replace temp view bill_lines as
-        select hash({", ".join(values)}) as key_hash, hash({", ".join(["'second'", *reversed(plain)])}) as other_hash,
-            struct_pack({", ".join(fields)}) as columns, {read.start} as line_start, {read.end} as line_end, {read.bill_day} as bill_day{measures}
-        from {opened.relation}
-    """)
+    fields += [f"{quote('key:' + name)} := {sql}" for name, sql in computed.items()]
+    return _Marks(
+        f"hash({', '.join(values)})",
+        f"hash({', '.join(['0', *reversed(plain)])})",
+        f"struct_pack({', '.join(fields)})",
+        {name: quote("key:" + name) if name in computed else sql for name, sql in read.keys.items()},
+    )
 
 
 def _is_nested(kind: str) -> bool:
     return kind.startswith(("MAP", "STRUCT")) or kind.endswith("]")
 
 
-def _find_keys(con: duckdb.DuckDBPyConnection, read: Lines, computed: list[str]) -> None:
-    names = ", ".join(
-        f"{quote('key:' + name) if name in computed else sql} as {name}" for name, sql in read.keys.items()
-    )
+def _find_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks) -> None:
     for shares in _SHARES:
         try:
-            _collect_keys(con, shares)
+            _collect_keys(con, opened, marks, shares)
             break
         except duckdb.OutOfMemoryException:
             if shares == _SHARES[-1]:
                 raise
             log.info("bill has very many keys, they are read in more passes")
+    names = ", ".join(f"{sql} as {name}" for name, sql in marks.named.items())
     con.execute(f"""
         create or replace temp table bill_keys as
         select row_number() over (order by key_hash, other_hash)::integer as key, key_hash, other_hash, {names}
@@ -118,27 +118,39 @@ def _find_keys(con: duckdb.DuckDBPyConnection, read: Lines, computed: list[str])
     con.execute("drop table found_keys")
 
 
-def _collect_keys(con: duckdb.DuckDBPyConnection, shares: int) -> None:
+def _collect_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks, shares: int) -> None:
     con.execute("drop table if exists found_keys")
     for share in range(shares):
         where = f"where key_hash % {shares} = {share}" if shares > 1 else ""
         into = "insert into found_keys" if share else "create temp table found_keys as"
-        con.execute(
-            f"{into} select key_hash, other_hash, any_value(columns) as columns from bill_lines {where} group by key_hash, other_hash"
-        )
+        con.execute(f"""
+            {into} select key_hash, other_hash, any_value(columns) as columns
+            from (
+                select {marks.key_hash} as key_hash, {marks.other_hash} as other_hash, {marks.columns} as columns
+                from {opened.relation}
+            )
+            {where}
+            group by key_hash, other_hash
+        """)
 
 
-def _add_up(con: duckdb.DuckDBPyConnection, read: Lines) -> None:
+def _add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, marks: _Marks) -> None:
+    named = "".join(f", {sql} as {name}" for name, sql in read.measures.items())
     measures = "".join(f", {name}" for name in read.measures)
     sums = "".join(f", sum({name}) as {name}" for name in read.measures)
     hour, day = _MICROSECONDS["hour"], _MICROSECONDS["day"]
     stays_long = f"length > {hour} and (hourly or length > {day})"
     con.execute(f"""
         create or replace temp table bill_facts as
-        with dated as (
-            select key, hourly, bill_day, line_start, line_end, epoch_us(line_end) - epoch_us(line_start) as length{measures}
-            from bill_lines
-            join bill_keys using (key_hash, other_hash)
+        with lines as (
+            select {marks.key_hash} as key_hash, {marks.other_hash} as other_hash,
+                {read.start} as line_start, {read.end} as line_end, {read.bill_day} as bill_day{named}
+            from {opened.relation}
+        ),
+        dated as (
+            select k.key, k.hourly, bill_day, line_start, line_end, epoch_us(line_end) - epoch_us(line_start) as length{measures}
+            from lines
+            join bill_keys as k using (key_hash, other_hash)
         ),
         sound as (
             -- A charge of more than ten years has no dates worth the name: commitments last five at most.
@@ -150,7 +162,7 @@ def _add_up(con: duckdb.DuckDBPyConnection, read: Lines) -> None:
         ),
         slotted as (
             select
-                * exclude (line_start, line_end, length, hourly),
+                key, bill_day{measures},
                 case
                     when {stays_long} then line_start
                     when hourly then date_trunc('hour', line_start)

@@ -4,7 +4,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,13 @@ from auditor.normalise.look import open_decoded
 _QUOTED = re.compile(r'"[^"]*"')
 _BLOCK = 1 << 20
 _HEAD = 64 * 1024
+BREAK = avro.BREAK
 _DAMAGE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 
 
-def readable(files: Sequence[Recognised], spool: Path) -> tuple[list[Recognised], list[str]]:
+def readable(
+    files: Sequence[Recognised], spool: Path, is_checked_later: Callable[[Recognised], bool] = lambda _: False
+) -> tuple[list[Recognised], list[str]]:
     """The files as they can be read, damaged ones replaced by their sound beginning, and a message for each of these."""
     kept: list[Recognised] = []
     messages: list[str] = []
@@ -35,16 +38,14 @@ def readable(files: Sequence[Recognised], spool: Path) -> tuple[list[Recognised]
             messages += [broken] if broken else []
             continue
         messages += file.details.get("damage", ())
-        problem = damage(file.file, file.shape.compression)
+        problem = None if is_checked_later(file) else damage(file.file, file.shape.compression)
         if problem is None:
             clean, nuls = _without_nuls(file, spool)
             messages += nuls
             kept.append(_with_one_line_end(clean, spool) if _has_mixed_ends(file.shape.head) else clean)
             continue
         sound, rows = _sound_part(file, spool)
-        messages.append(
-            f"{file.file.name}: {problem}; {rows:,} rows before the break were read, ask for the file again"
-        )
+        messages.append(f"{file.file.name}: {problem}; {rows:,} {BREAK}, ask for the file again")
         if rows:
             kept.append(_replaced(file, sound))
     return kept, messages
@@ -148,14 +149,14 @@ def damage(file: LandingFile, compression: str) -> str | None:
                 while stream.read(_BLOCK):
                     pass
         elif compression == "zstd":
-            for _ in _zstd_blocks(file.path):
+            for _ in zstd_blocks(file.path):
                 pass
     except (*_DAMAGE, isal_zlib.error) as error:  # type: ignore[misc]
         return f"the compressed data is damaged or cut off ({error})"
     return None
 
 
-def _zstd_blocks(path: Path) -> Iterator[bytes]:
+def zstd_blocks(path: Path) -> Iterator[bytes]:
     """The decoded blocks of all frames. Raises EOFError where the last frame is not whole."""
     decoder = zstandard.ZstdDecompressor().decompressobj()
     fresh = True
@@ -180,7 +181,7 @@ def _gzip_blocks(path: Path) -> Iterator[bytes]:
 def _sound_part(file: Recognised, spool: Path) -> tuple[Path, int]:
     """The decoded beginning up to the last whole line, and its number of rows (a CSV's header is none)."""
     target = spool / f"sound-{file.file.path.name}.txt"
-    blocks = _zstd_blocks if file.shape.compression == "zstd" else _gzip_blocks
+    blocks = zstd_blocks if file.shape.compression == "zstd" else _gzip_blocks
     tail = b""
     lines = 0
     with target.open("wb") as out, suppress(*_DAMAGE):  # the caller's message says what the damage is

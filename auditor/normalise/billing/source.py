@@ -7,10 +7,11 @@ are one column. Text formats give VARCHAR columns, so that no digit of an amount
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 
@@ -21,6 +22,7 @@ from auditor.normalise.look import open_decoded
 
 _BRACKETED = re.compile(r"\(([A-Za-z][A-Za-z0-9 ]*)\)\s*$")  # a localised Azure header: `Kosten (PreTaxCost)`
 _MAX_OBJECT = 64 * 1024 * 1024
+_MAX_LINE = 16 * 1024 * 1024  # of CSV, for whose buffers DuckDB would take sixteen times as much, and of JSON lines
 
 
 def canonical(header: str) -> str:
@@ -149,19 +151,43 @@ def open_source(
     files: Sequence[Recognised],
     spool: Path,
     columns: dict[str, str] | None = None,
+    used: Callable[[Source], Sequence[str]] | None = None,
 ) -> Source:
     """A temp view `name` over the files; `columns` types the keys of JSON files (GCP, FOCUS as JSON).
 
-    Raises SourceError where the files cannot be opened together.
+    Where `used` says which columns are read, a text is read once, here, and its view has these columns only: a text is
+    the slowest thing to read. Raises SourceError where the files cannot be opened together.
     """
     form = files[0].shape.form
     if form == "parquet":
         return _open_parquet(con, name, files)
     if form == "csv":
-        return _open_csv(con, name, files, spool)
-    if form in ("jsonl", "json", "json_stream") and columns:
-        return _open_json(con, name, files, columns, by_canonical_name=files[0].details["family"] != "gcp")
-    raise SourceError(f"{files[0].file.name}: {form} files of this kind cannot be read yet; export as CSV or Parquet")
+        opened = _open_csv(con, name, files, spool)
+    elif form in ("jsonl", "json", "json_stream") and columns:
+        opened = _open_json(con, name, files, columns, by_canonical_name=files[0].details["family"] != "gcp")
+    else:
+        raise SourceError(
+            f"{files[0].file.name}: {form} files of this kind cannot be read yet; export as CSV or Parquet"
+        )
+    if used is not None:
+        _keep(con, opened, used(opened), spool)
+    return _with_reading(con, opened, files[0].shape) if form == "csv" else opened
+
+
+def _keep(con: duckdb.DuckDBPyConnection, opened: Source, columns: Sequence[str], spool: Path) -> None:
+    """Reads these columns of the text once into Parquet, which takes the text's place behind the view."""
+    kept = literal(str(spool / f"{opened.relation}-{uuid4().hex}.parquet"))
+    listed = ", ".join(quote(name) for name in columns)
+    con.execute(f"copy (select {listed} from {opened.relation}) to {kept} (format parquet, compression lz4)")
+    con.execute(f"create or replace temp view {opened.relation} as select * from read_parquet({kept})")
+
+
+def _with_reading(con: duckdb.DuckDBPyConnection, opened: Source, shape: Shape) -> Source:
+    return replace(
+        opened,
+        has_decimal_commas=texts.has_decimal_commas(shape.head, shape.delimiter),
+        is_day_first=texts.is_day_first(con, opened.relation, opened.columns, shape.head),
+    )
 
 
 def _paths(files: Sequence[Recognised]) -> str:
@@ -200,13 +226,7 @@ def _open_csv(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recogni
         select = ", ".join(f"{quote(column)} as {quote(key)}" for key, (column, _) in names.items())
         parts.append(f"select {select} from {_read_csv(group, shape, spool)}")
     con.execute(f"create or replace temp view {name} as {' union all by name '.join(parts)}")
-    opened = Source(name, columns, headers, "csv")
-    head, delimiter = files[0].shape.head, files[0].shape.delimiter
-    return replace(
-        opened,
-        has_decimal_commas=texts.has_decimal_commas(head, delimiter),
-        is_day_first=texts.is_day_first(con, name, columns, head),
-    )
+    return Source(name, columns, headers, "csv")
 
 
 def _csv_names(shape: Shape) -> dict[str, tuple[str, str]]:
@@ -233,7 +253,7 @@ def _read_csv(files: Sequence[Recognised], shape: Shape, spool: Path) -> str:
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(shape.columns)))
     return (
         f"read_csv([{listed}], columns={{{types}}}, auto_detect=false, header=false, skip={skip}, delim={literal(shape.delimiter)}, "
-        f"quote='\"', escape='\"', compression={literal(compression)}, max_line_size=16777216, "
+        f"quote='\"', escape='\"', compression={literal(compression)}, max_line_size={_MAX_LINE}, buffer_size={2 * _MAX_LINE}, "
         f"store_rejects=true, rejects_table='csv_rejects', rejects_scan='csv_rejects_scan', strict_mode=true)"
     )
 
@@ -266,7 +286,7 @@ def _open_json(
     spec = "{" + ", ".join(f"{literal(column)}: {literal(kind)}" for column, kind in columns.items()) + "}"
     parts = [
         f"select * from read_json({_paths(group)}, format={literal(form)}, compression={literal('auto_detect' if compression == 'none' else compression)}, "
-        f"columns={spec}, maximum_object_size={_MAX_OBJECT})"
+        f"columns={spec}, maximum_object_size={_MAX_LINE if form == 'newline_delimited' else _MAX_OBJECT})"
         for (form, compression), group in by_form.items()
     ]
     union = " union all by name ".join(parts)

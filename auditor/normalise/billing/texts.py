@@ -17,7 +17,7 @@ create or replace temp macro quantity_of_double(x) as
     case when abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
 
 -- `$1,234.50 `, `(12.00)`: what a spreadsheet makes of an amount. `0,125` is a decimal comma out of place: no number.
--- The plain way comes first and by CASE, whose branches DuckDB does not work out for rows that do not take them.
+-- DuckDB takes 1_0 for ten, which no bill means. The plain way comes first and by CASE, whose branches DuckDB does not work out for rows that do not take them.
 create or replace temp macro is_dressed(x) as
     contains(x, ',') or contains(x, '$') or contains(x, '(') or contains(x, '€') or contains(x, '£') or contains(x, '¥');
 create or replace temp macro without_sign(x) as
@@ -25,9 +25,9 @@ create or replace temp macro without_sign(x) as
 create or replace temp macro plain_number(x) as
     case when regexp_matches(without_sign(x), '^-?[1-9]\\d{0,2}(,\\d{3})+(\\.\\d*)?$') then replace(without_sign(x), ',', '') else without_sign(x) end;
 create or replace temp macro money_of_text(x) as
-    case when is_dressed(x) then try_cast(plain_number(x) as decimal(30,12)) else try_cast(x as decimal(30,12)) end;
+    case when contains(x, '_') then null when is_dressed(x) then try_cast(plain_number(x) as decimal(30,12)) else try_cast(x as decimal(30,12)) end;
 create or replace temp macro quantity_of_text(x) as
-    case when is_dressed(x) then try_cast(plain_number(x) as decimal(38,12)) else try_cast(x as decimal(38,12)) end;
+    case when contains(x, '_') then null when is_dressed(x) then try_cast(plain_number(x) as decimal(38,12)) else try_cast(x as decimal(38,12)) end;
 -- What does not fit a DECIMAL(30,12), infinity and NaN are no amounts either.
 create or replace temp macro is_no_number(x) as
     case

@@ -441,3 +441,34 @@ def test_a_name_that_reads_as_a_pattern_is_the_file_itself(audit: Audit, name: s
     other = as_csv([cur_line(cost="100", day=20, **{"lineItem/ResourceId": "i-2"})])
     audit.take({name: TEXT, "bill1.csv": other, "q1/cur.csv": other + "\r\n"})
     assert audit.total(where="ResourceId = 'i-1'") == 12
+
+
+def test_a_currency_in_small_letters_is_the_same_currency(audit: Audit) -> None:
+    lines = [cur_line(cost="2", **{"lineItem/CurrencyCode": "usd"}), cur_line(cost="3", day=2)]
+    audit.take({"cur.csv": as_csv(lines)})
+    assert audit.rows("distinct BillingCurrency") == [("USD",)]
+    assert audit.differences() == {D(0)}
+
+
+def test_an_amount_with_an_underscore_is_no_number(audit: Audit) -> None:
+    audit.take({"cur.csv": as_csv([cur_line(cost="1_0"), cur_line(cost="3", day=2)])})
+    assert audit.total() == 3
+    assert "1 rows could not be read: their amount is no number, first '1_0'" in audit.messages
+
+
+def test_a_file_that_had_nul_bytes_reconciles_by_the_rows_that_were_read(audit: Audit) -> None:
+    audit.take(
+        {
+            "cur.csv": as_csv([cur_line(cost="2"), cur_line(cost="3", day=2)]).replace(
+                "RunInstances", "Run\0Instances", 1
+            )
+        }
+    )
+    assert "NUL bytes were left out" in audit.messages
+    assert audit.differences() == {D(0)}
+
+
+def test_the_parts_of_a_compressed_export_are_each_read_once_and_whole(audit: Audit) -> None:
+    parts = {f"cur-{number:05}.csv.gz": gz(as_csv([cur_line(cost="1", day=number)])) for number in range(1, 13)}
+    assert audit.take(parts).total() == 12
+    assert not [report for report in audit.reports if report.status != "ok"]
