@@ -87,35 +87,34 @@ _GKE = tuple(
     Metric(f"kubernetes.io/container/accelerator/{name}", reducer="REDUCE_MEAN", keep=_NODE_OF_CONTAINER)
     for name in ("duty_cycle", "memory_used", "memory_total")
 )
-# One file a family, so that a small project has few files and a large one is fetched by several at once.
+# One file a family, so that a small project has few files and a large one is fetched by several at once; what is refused
+# of a family hides all of it, so that what differs in kind stands apart.
 FAMILIES: dict[str, tuple[str, tuple[Metric, ...]]] = {
     "gpu": (
         "how busy GPUs are",
-        (
-            *_means(
-                "agent.googleapis.com/gpu/utilization",
-                "agent.googleapis.com/gpu/memory/bytes_used",
-                "workload.googleapis.com/gpu.dcgm.utilization",
-                "workload.googleapis.com/gpu.dcgm.sm.utilization",
-                "workload.googleapis.com/gpu.dcgm.pipe.utilization",
-                "workload.googleapis.com/gpu.dcgm.memory.bytes_used",
-                "workload.googleapis.com/dcgm.gpu.profiling.sm_utilization",
-                "workload.googleapis.com/dcgm.gpu.profiling.pipe_utilization",
-            ),
+        _means("agent.googleapis.com/gpu/utilization", "agent.googleapis.com/gpu/memory/bytes_used"),
+    ),
+    "dcgm": (
+        "how busy the parts of GPUs are",
+        _means(
+            "workload.googleapis.com/gpu.dcgm.utilization",
+            "workload.googleapis.com/gpu.dcgm.sm.utilization",
+            "workload.googleapis.com/gpu.dcgm.pipe.utilization",
+            "workload.googleapis.com/gpu.dcgm.memory.bytes_used",
+            "workload.googleapis.com/dcgm.gpu.profiling.sm_utilization",
+            "workload.googleapis.com/dcgm.gpu.profiling.pipe_utilization",
         ),
     ),
     "accelerator": (
-        "how busy TPUs and the accelerators of GKE are",
-        (
-            *_means(
-                "tpu.googleapis.com/accelerator/duty_cycle",
-                "kubernetes.io/node/accelerator/duty_cycle",
-                "kubernetes.io/node/accelerator/memory_used",
-                "kubernetes.io/node/accelerator/memory_total",
-            ),
-            *_GKE,
+        "how busy TPUs and the accelerators of GKE nodes are",
+        _means(
+            "tpu.googleapis.com/accelerator/duty_cycle",
+            "kubernetes.io/node/accelerator/duty_cycle",
+            "kubernetes.io/node/accelerator/memory_used",
+            "kubernetes.io/node/accelerator/memory_total",
         ),
     ),
+    "containers": ("how busy the accelerators of GKE containers are", _GKE),
     "vertex": (
         "how busy Vertex AI is",
         (

@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 from google.api_core.client_options import ClientOptions
 from google.api_core.exceptions import GoogleAPICallError
 from google.cloud.storage import Client  # type: ignore[import-untyped]
-from google.cloud.storage.exceptions import InvalidResponse  # type: ignore[import-untyped]
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse  # type: ignore[import-untyped]
 from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]
 
 from auditor.collect.budget import Budget, BudgetReached
@@ -193,7 +193,7 @@ class _Mirror:
 
         try:
             _ask(self._google, "storage.objects.get", download, bytes_=int(blob.size or 0))
-        except InvalidResponse as error:
+        except (DataCorruption, InvalidResponse) as error:
             raise SourceError(f"{blob.name}: the transfer failed ({error})") from error
         file.seek(0)
         return file
