@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import logging
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,8 @@ from auditor.settings import GcpSource
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+# older projects belong to a domain: example.com:project
+_DATASET = re.compile(r"(?P<project>(?:[^:]+\.[^:]+:)?[^:.]+)[.:](?P<dataset>\w+)")
 # What the console names them; the rest of the name is the billing account. Detailed before standard, FOCUS last.
 KINDS = ("gcp_billing_export_resource_v1_", "gcp_billing_export_v1_", "gcp_billing_export_focus_")
 # On-demand price of a TiB read by queries in the US multi-region; https://cloud.google.com/bigquery/pricing
@@ -58,12 +61,12 @@ class Export:
 
     @cached_property
     def dataset(self) -> DatasetReference:
-        project, _, name = str(self.source.billing_dataset).replace(":", ".").rpartition(".")
-        if not project or not name:
+        found = _DATASET.fullmatch(str(self.source.billing_dataset))
+        if found is None:
             raise SourceError(
                 f"billing_dataset {self.source.billing_dataset!r}: wanted PROJECT.DATASET, as BigQuery names it"
             )
-        return DatasetReference(project, name)
+        return DatasetReference(found["project"], found["dataset"])
 
     @cached_property
     def client(self) -> bigquery.Client:
@@ -326,7 +329,7 @@ def _fetch_view(export: Export, table: Table, collection: Collection) -> None:
     open_ = [one for one in periods if not _is_settled(table, one, mark["fetched"], collection)]
     if not open_:
         return
-    sql = f"select * from `{table.full_table_id.replace(':', '.')}` where {_since(table, open_[0])}"
+    sql = f"select * from `{table.project}.{table.dataset_id}.{table.table_id}` where {_since(table, open_[0])}"
     estimate = export.ask(
         "bigquery.jobs.query",
         lambda: export.client.query(sql, QueryJobConfig(dry_run=True, use_query_cache=False), timeout=_TIMEOUT),

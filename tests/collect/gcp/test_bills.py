@@ -268,3 +268,24 @@ def test_a_view_that_costs_more_than_the_cap_is_not_queried(google: FakeGoogle, 
     (problem,) = collection.folder.problems
     assert "[limits] money = 5 is reached" in problem.reason and problem.fix
     assert queries(google) == [] and names(collection) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "project"),
+    [("acme.billing", "acme"), ("acme:billing", "acme"), ("example.com:acme.billing", "example.com:acme")],
+)
+def test_a_data_set_is_named_as_bigquery_or_its_tool_names_it(
+    google: FakeGoogle, gather: Make, text: str, project: str
+) -> None:
+    google.tables[DETAILED] = BigTable(SCHEMA)
+    collection = gather()
+    gcp.collect(source(google, billing_dataset=text), collection)
+    assert collection.folder.problems == []
+    assert google.requests[0].path.startswith(f"/bigquery/v2/projects/{project}/datasets/billing/")
+
+
+def test_a_data_set_that_is_named_otherwise_is_refused_with_the_form_wanted(google: FakeGoogle, gather: Make) -> None:
+    collection = gather()
+    gcp.collect(source(google, billing_dataset="billing"), collection)
+    (problem,) = collection.folder.problems
+    assert "wanted PROJECT.DATASET" in problem.reason and google.requests == []
