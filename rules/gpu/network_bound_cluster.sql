@@ -138,7 +138,7 @@ billed_tags as (
     select
         charges.provider,
         charges.ResourceId,
-        arg_max(charges.Tags, charges.day) as Tags
+        arg_max(charges.Tags, (charges.day, charges.Tags::varchar)) as Tags
     from charges
     inner join nodes
         on

@@ -152,7 +152,7 @@ smaller as (
         machines.provider,
         machines.ResourceId,
         machines.BillingCurrency,
-        arg_min(small.machine_type, small.price) as smaller_type,
+        arg_min(small.machine_type, (small.price, small.machine_type)) as smaller_type,
         min(small.price / current_size.price) as price_ratio
     from machines
     inner join sizes as current_size

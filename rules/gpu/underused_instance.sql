@@ -154,7 +154,7 @@ smaller as (
         machines.provider,
         machines.ResourceId,
         machines.BillingCurrency,
-        arg_max(small.machine_type, small.price) as smaller_type,
+        arg_max(small.machine_type, (small.price, small.machine_type)) as smaller_type,
         max(small.price / current_size.price) as price_ratio
     from machines
     inner join sizes as current_size

@@ -438,8 +438,8 @@ dearest as (
         service,
         sku,
         first_day,
-        arg_max(usage, effective_cost) as dearest_usage,
-        arg_max(ResourceId, effective_cost) as dearest_resource,
+        arg_max(usage, (effective_cost, usage)) as dearest_usage,
+        arg_max(ResourceId, (effective_cost, ResourceId)) as dearest_resource,
         case when count(distinct RegionId) = 1 then max(RegionId) end as RegionId
     from usages
     group by provider, SubAccountId, BillingCurrency, rank, service, sku, first_day

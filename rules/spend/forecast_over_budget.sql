@@ -249,7 +249,7 @@ actual as (
 dearest as (
     select
         name,
-        arg_max(provider, effective_cost) as provider
+        arg_max(provider, (effective_cost, provider)) as provider
     from by_provider
     group by name
 ),

@@ -161,7 +161,7 @@ saturated as (
         hour,
         max(p95_value) as pressure,
         min(expected) as samples_an_hour,
-        arg_max(disk, p95_value) as disk
+        arg_max(disk, (p95_value, disk)) as disk
     from disk_series
     where p95_value >= $storage_limit and mean_value >= $min_mean_pressure
     group by provider, ResourceId, hour

@@ -242,7 +242,7 @@ saturated as (
         hour,
         max(p95_value) as pressure,
         min(expected) as samples_an_hour,
-        arg_max(file_system_id, p95_value) as file_system_id
+        arg_max(file_system_id, (p95_value, file_system_id)) as file_system_id
     from series
     where p95_value >= $storage_limit and mean_value >= $min_mean_pressure
     group by provider, ResourceId, hour
