@@ -85,7 +85,6 @@ def test_an_audit_without_a_data_directory_leaves_nothing_behind(tmp_path: Path)
         (("scan", ".", "--fail-on", "urgent"), "choose one of"),
         (("scan", ".", "-f", "pdf"), "formats are"),
         (("scan", ".", "-c", "missing.toml"), "cannot be read"),
-        (("scan", "s3://bucket/prefix"), "object stores"),
     ],
 )
 def test_wrong_usage_exits_2_and_says_what_would_work(tmp_path: Path, words: tuple[str, ...], says: str) -> None:

@@ -335,7 +335,7 @@ def _grant(name: str, where: str) -> str:
     scope = where if where.startswith("/") else "/subscriptions/ID"
     wanted = "its types' read actions" if name == "resourcegraph:resources" else ", ".join(call.actions)
     return (
-        f"grant {wanted}: `auditor policy azure` prints the role, "
+        f"grant {wanted}: `auditor permissions azure` prints the role, "
         f"az role assignment create --assignee PRINCIPAL --role '{ROLE}' --scope {scope}"
     )
 

@@ -129,12 +129,12 @@ def _subscriptions(azure: Azure, source: AzureSource) -> _Said:
             "bad",
             f"{one} cannot be read",
             (
-                f"az role definition create --role-definition @auditor-role.json (from `auditor policy azure`), then "
+                f"az role definition create --role-definition @auditor-role.json (from `auditor permissions azure`), then "
                 f"az role assignment create --assignee PRINCIPAL --role 'Auditor reader' --scope /subscriptions/{one}"
             ),
         )
     if not readable:
-        yield "bad", "none can be read", "grant the role that `auditor policy azure` prints"
+        yield "bad", "none can be read", "grant the role that `auditor permissions azure` prints"
     elif not missing:
         yield "ok", f"{len(source.subscriptions) or len(readable)} can be read", None
 

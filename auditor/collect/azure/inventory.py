@@ -78,7 +78,7 @@ def subscriptions(azure: Azure, source: AzureSource, c: Collection) -> list[str]
                 "resourcegraph:resources",
                 f"the subscription {one} is not among those that the credential may read",
                 "its metrics and inventory",
-                "grant the role that `auditor policy azure` prints: az role assignment create --assignee PRINCIPAL "
+                "grant the role that `auditor permissions azure` prints: az role assignment create --assignee PRINCIPAL "
                 f"--role 'Auditor reader' --scope /subscriptions/{one}",
                 one,
             )
@@ -90,7 +90,7 @@ def subscriptions(azure: Azure, source: AzureSource, c: Collection) -> list[str]
                 "resourcegraph:resources",
                 "the credential may read no subscription",
                 "all metrics and the whole inventory",
-                "grant the role that `auditor policy azure` prints at the subscriptions",
+                "grant the role that `auditor permissions azure` prints at the subscriptions",
             )
         )
     return [one for one in wanted if one in readable]
