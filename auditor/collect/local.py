@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -22,6 +23,9 @@ _REMOTE = ("s3://", "gs://", "az://")
 # An export packs 10 to 30 times; a thousandfold expansion is an attack, as is one that would fill the disk.
 _MAX_EXPANSION = 1000
 _MAX_DEPTH = 5
+_TAR_NAMES = (".tar", ".tar.gz", ".tgz")
+_PACKED = (b"BZh", b"\xfd7zXZ")
+_NUMBERS = count()  # of files in the spool; a run has its own
 _SMALL = 64 * 1024 * 1024
 # DuckDB takes a path for a pattern where it holds one of these, for the home folder where it begins with `~`.
 _PATTERN = re.compile(r"[*?\[\]{}]|^~")
@@ -99,8 +103,8 @@ def _refuse(error: OSError) -> None:
 
 def _open(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:
     with path.open("rb") as stream:
-        head = stream.read(4)
-    if head == b"PK\x03\x04":
+        head = stream.read(tarfile.BLOCKSIZE)
+    if head.startswith(b"PK\x03\x04"):
         yield from _unzip(path, name, spool)
     elif _is_tar(path, head):
         yield from _untar(path, name, spool)
@@ -118,7 +122,8 @@ def _plain(path: Path, spool: Path) -> Path:
     if not _PATTERN.search(str(path)) and _printable(str(path)) == str(path):
         return path
     target = _fresh(path.name, spool)
-    for put in (os.link, os.symlink, shutil.copyfile):
+    # A hard link would count as a change of the file itself, which then would be read again in every run.
+    for put in (os.symlink, os.link, shutil.copyfile):
         try:
             put(path.resolve(), target)
         except OSError as error:  # another disk, a file of another owner, a file system without links
@@ -131,13 +136,13 @@ def _plain(path: Path, spool: Path) -> Path:
 def _fresh(name: str, spool: Path) -> Path:
     """A new path in the spool; only the suffixes are of the name, and only their plain characters."""
     suffixes = _NOT_PLAIN.sub("", "".join(PurePosixPath(name).suffixes[-2:])[-20:])
-    return spool / f"{sum(1 for _ in spool.iterdir()):06d}{suffixes}"
+    return spool / f"{next(_NUMBERS):06d}{suffixes}"
 
 
 def _is_tar(path: Path, head: bytes) -> bool:
-    if head[:2] == b"\x1f\x8b" and not path.name.endswith((".tar.gz", ".tgz")):
-        return False  # looking into every .gz for a tar would inflate each of them once
-    return tarfile.is_tarfile(path)
+    # Looking into every .gz for a tar would inflate each of them once, and four ways of opening every file take longest.
+    looks_so = head[257:262] == b"ustar" or head.startswith(_PACKED) or path.name.endswith(_TAR_NAMES)
+    return looks_so and tarfile.is_tarfile(path)
 
 
 def _unzip(path: Path, name: str, spool: Path) -> Iterator[LandingFile]:

@@ -58,11 +58,10 @@ def _accounts(source: AwsSource, collection: Collection, start: Account) -> list
     hides = "metrics and inventory of the accounts of the organization"
     if not collection.attempt(Task("inventory", "organizations:ListAccounts", hides, ask), explain):
         arns.extend(source.roles or [None])
-    external_id = access.external_id(source)
     accounts: dict[str | None, Account] = {}
 
     def assume(arn: str | None) -> None:
-        accounts[arn] = start if arn is None else access.assumed(start, arn, external_id)
+        accounts[arn] = start if arn is None else access.assumed(start, arn, access.external_id(source))
 
     collection.each((_assume(arn, partial(assume, arn), start) for arn in arns), explain)
     return [accounts[arn] for arn in arns if arn in accounts]

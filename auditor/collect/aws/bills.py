@@ -41,8 +41,11 @@ def _list(
 ) -> None:
     name, prefix = objects.address(url)
     bucket = objects.Bucket(name, accounts, collection.progress.advance)
+    # Of two addresses one may lie below the other; a file is written by one thread at a time.
+    known = {(one.bucket, one.export, one.period) for _, one in found}
     for one in objects.deliveries(bucket, prefix, collection.folder, collection.now, months=collection.months):
-        found.append((bucket, one))
+        if (one.bucket, one.export, one.period) not in known:
+            found.append((bucket, one))
 
 
 def _task(collection: Collection, bucket: objects.Bucket, delivery: objects.Delivery, parallel: int) -> Task:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ from auditor.collect.work import Collection, Task
 
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricData.html
 _QUERIES, _POINTS = 500, 100_800
+_ROOM = threading.BoundedSemaphore(4)  # a full answer takes some 30 MB until it is put down
 _SETTLED = timedelta(minutes=15)  # so long an hour may still change after its end
 _HIDES = "how busy machines, disks, gateways and file systems were"
 
@@ -244,7 +246,8 @@ def cut(unit: Unit, period: int, start: datetime, end: datetime, series: Sequenc
 def _task(collection: Collection, batch: Batch, screen: Screen | None) -> Task:
     def run() -> None:
         try:
-            _ask(collection, batch, screen)
+            with _ROOM:
+                _ask(collection, batch, screen)
         except BaseException:
             batch.unit.failed.update(one.resource for one in batch.series)
             raise

@@ -127,7 +127,7 @@ _SILENCES: tuple[tuple[set[str], str, str], ...] = (
     (
         {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError", "ConnectionClosedError"},
         "the service cannot be reached",
-        "check network, proxy and `endpoint_url`",
+        "check network, proxy and `endpoint_url`; where a Region has no such service, name `regions` without it",
     ),
     (
         {"ReadTimeoutError", "IncompleteReadError", "ResponseStreamingError"},

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from auditor.errors import SourceError
+from auditor.errors import LakeError, SourceError
 from auditor.focus import (
     CHARGE_COLUMNS,
     CHARGE_KEY_COLUMNS,
@@ -97,6 +97,8 @@ def ingest(
     try:
         opened, damage, net, note, bill = _read(con, delivery, module, spool)
     except duckdb.Error as error:
+        if any(sign in str(error) for sign in ("File too large", "No space left", "Disk quota")):
+            raise LakeError(f"the spool has no room for {delivery.names[0]}: {_first_line(error)}") from error
         files = salvage.mended(delivery.files, spool)
         refused = f"{delivery.names[0]}: cannot be read as {delivery.format}: {_first_line(error)}"
         if files is None:

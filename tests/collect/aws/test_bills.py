@@ -211,6 +211,13 @@ def test_a_connection_that_is_always_cut_leaves_no_half_file(s3: Any, aws: Aws, 
     assert "was cut" in folder.problems[0].reason
 
 
+def test_addresses_that_overlap_fetch_each_object_once(s3: Any, aws: Aws, collect: Collect) -> None:
+    put_export(s3, {"part-1.parquet": b"one"}, "run-1")
+    folder = collect(exports=[f"s3://{BUCKET}/", f"s3://{BUCKET}/exports"])
+    assert len(data(folder)) == 1
+    assert aws.count("GetObject") == 2
+
+
 def test_a_denied_export_stops_no_other_and_says_what_to_allow(s3: Any, aws: Aws, collect: Collect) -> None:
     s3.create_bucket(Bucket="acme-secret")
     put(s3, "drop/one.csv", b"one")

@@ -159,6 +159,16 @@ def test_an_external_id_goes_to_the_role_and_nowhere_else(
     assert "s3cr3t-external" not in caplog.text
 
 
+def test_an_external_id_that_is_missing_hides_the_roles_accounts_only(aws: Aws, collect: Collect, s3: Any) -> None:
+    s3.create_bucket(Bucket="acme")
+    s3.put_object(Bucket="acme", Key="drop/one.csv", Body=b"one")
+    folder = collect(
+        exports=["s3://acme/drop"], roles=[f"arn:aws:iam::{OTHER}:role/auditor"], external_id="env:NOT_SET_AT_ALL"
+    )
+    assert list(folder.entries) == ["billing/acme/drop/one.csv"]
+    assert "NOT_SET_AT_ALL is not set" in folder.problems[0].reason
+
+
 def test_a_role_is_assumed_again_before_its_session_ends(aws: Aws, collect: Collect) -> None:
     serve_lists(aws, {})
     aws.lifetime = "2020-01-01T00:00:00Z"
