@@ -149,4 +149,6 @@ def audit(*paths: Path) -> list[tuple[Any, ...]]:
     request = make_request(paths=tuple(str(path) for path in paths), as_of=date(2026, 10, 1))
     found = scan(request, Silent(), datetime(2026, 10, 3, 6, tzinfo=UTC)).document["findings"]
     assert found
-    return sorted((each["rule_id"], str(each["resource_id"]), str(each["monthly_savings"]), each["severity"]) for each in found)
+    return sorted(
+        (each["rule_id"], str(each["resource_id"]), str(each["monthly_savings"]), each["severity"]) for each in found
+    )
