@@ -98,7 +98,9 @@ def ingest(
         opened, damage, net, note, bill = _read(con, delivery, module, spool)
     except duckdb.Error as error:
         if any(sign in str(error) for sign in ("File too large", "No space left", "Disk quota")):
-            raise LakeError(f"the spool has no room for {delivery.names[0]}: {_first_line(error)}") from error
+            raise LakeError(
+                f"{delivery.names[0]}: the spool cannot be written: {_first_line(error)}; free some space in the temporary directory"
+            ) from error
         files = salvage.mended(delivery.files, spool)
         refused = f"{delivery.names[0]}: cannot be read as {delivery.format}: {_first_line(error)}"
         if files is None:
