@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow lint lock example clean
+.PHONY: bench demo test test-slow lint lock example clean
 
 demo: $(VENV)/.installed
 	$(BIN)/auditor demo --output auditor-report
@@ -21,6 +21,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/sqlfluff lint rules
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python tools/bench/make_cur2.py build/bench/cur 1000000
+	$(BIN)/python tools/bench/bills.py build/bench/cur --scan
 
 example: $(VENV)/.installed
 	$(BIN)/python tools/make_example.py
