@@ -169,7 +169,7 @@ def test_a_delivery_that_cannot_be_written_whole_leaves_nothing_and_comes_whole_
         "-o",
         str(tmp_path / "out"),
     )
-    blocked = tmp_path / "data" / "lake" / "charges" / "provider=acme" / "billing_period=2026-04"
+    blocked = tmp_path / "data" / "lake" / "charge_days" / "provider=acme" / "billing_period=2026-04"
     blocked.parent.mkdir(parents=True)
     blocked.touch()  # a file where the second month's folder must be
     assert run(*words).returncode == 4
