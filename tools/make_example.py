@@ -22,7 +22,7 @@ def plant(truth: Truth) -> None:
     nightly, warm = BY_NAME["nightly-eval"].id, BY_NAME["serve-pick"].id
     address = f"arn:aws:ec2:us-east-1:{PAYER}:elastic-ip/{IDLE_ADDRESS}"
     for rule_id, provider, resource_id in (
-        ("gpu.idle_instance", "aws", BY_NAME["sim-farm-01"].id),
+        ("gpu.idle_instance", "aws", BY_NAME["sim-batch-01"].id),
         ("gpu.idle_instance", "aws", BY_NAME["lena-notebook"].id),
         ("gpu.idle_instance", "gcp", VM["dev-marco"].global_name),
         ("gpu.idle_instance", "azure", AZURE_VM["vm-sim-01"].id),

@@ -61,7 +61,7 @@ def tags(team: str, **more: str) -> dict[str, str]:
 
 
 MACHINES = (
-    Machine("sim-farm-01", PAYER, "p4d.24xlarge", P4D, "us-east-1a", "train", tags("simulation")),
+    Machine("sim-batch-01", PAYER, "p4d.24xlarge", P4D, "us-east-1a", "train", tags("simulation")),
     Machine("train-llm-01", PAYER, "p4d.24xlarge", P4D, "us-east-1a", "train", tags("planning", workload="training")),
     Machine(
         "train-grasp-01", PAYER, "p5.4xlarge", P5, "us-east-1b", "train", tags("grasping", workload="training"),

@@ -36,7 +36,7 @@ def aws_gpu(
 
 
 GPUS = (
-    aws_gpu("sim-farm-01", 8, until(IDLE_SINCE), 0.62),
+    aws_gpu("sim-batch-01", 8, until(IDLE_SINCE), 0.62),
     aws_gpu("train-llm-01", 8, busy, 0.91),
     aws_gpu("train-grasp-01", 1, busy, 0.88),
     aws_gpu("nightly-eval", 1, at_night, 0.55),
