@@ -109,7 +109,7 @@ def _audit(
     reports += live.problems(journals)
     reports += take_bills(
         found, con, state, run_id, place.data_dir, place.spool, request.settings.tags.settings(), progress
-    )
+    ).reports
     reports += _take_observations(found, con, progress)
     known = [bills.from_record(record) for record in state.deliveries() if record.identities]
     choice = bills.choose(known)

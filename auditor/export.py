@@ -22,7 +22,7 @@ from auditor.bills import Bill, Choice
 from auditor.collect.local import gather
 from auditor.errors import LakeError, SettingsError, SourceError
 from auditor.focus import CHARGE_COLUMNS, MEASURES, MONEY
-from auditor.intake import Taken, take_deliveries
+from auditor.intake import Taken, take_bills
 from auditor.lake import store
 from auditor.landing import SourceReport
 from auditor.normalise.billing.deliveries import Delivery
@@ -104,7 +104,7 @@ def export(request: ScanRequest, version: str, target: Path, progress: Progress,
                 files, unopened = gather(paths, spool)
                 found = sort_files(files)
             tags = request.settings.tags.settings()
-            taken = take_deliveries(found, con, state, run_id, data_dir, spool, tags, progress)
+            taken = take_bills(found, con, state, run_id, data_dir, spool, tags, progress)
             lock.check()
             known = [bills.from_record(record) for record in state.deliveries() if record.identities]
             choice = bills.choose(known)

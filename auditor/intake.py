@@ -53,22 +53,8 @@ def take_bills(
     spool: Path,
     tags: TagSettings,
     progress: Progress,
-) -> list[SourceReport]:
-    """Takes in every delivery that is new; each stands or falls on its own. One report for each delivery."""
-    return take_deliveries(found, con, state, run_id, data_dir, spool, tags, progress).reports
-
-
-def take_deliveries(
-    found: Sorted,
-    con: duckdb.DuckDBPyConnection,
-    state: State,
-    run_id: str,
-    data_dir: Path,
-    spool: Path,
-    tags: TagSettings,
-    progress: Progress,
 ) -> Taken:
-    """Likewise, with the deliveries themselves."""
+    """Takes in every delivery that is new; each stands or falls on its own."""
     place = _Place(con, state, run_id, data_dir, spool, tags)
     parsed = [manifests.parse(file) for file in found.recognised if file.kind == "manifest"]
     billing = [file for file in found.recognised if file.kind == "billing"]

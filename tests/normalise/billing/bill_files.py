@@ -53,7 +53,7 @@ class Audit:
             tags = TagSettings()
             self.reports = take_bills(
                 found, self.con, state, run, self.folder / "data", self.folder / "spool", tags, Silent()
-            )
+            ).reports
             self.known = [bills.from_record(record) for record in state.deliveries() if record.identities]
             self.choice = bills.choose(self.known)
             store.load(self.con, self.folder / "data", state.live_files())
