@@ -50,6 +50,10 @@ _PUBLIC_ENDS = re.compile(
     r"period|bytes|packets|port|protocol|count|term|version|lifecycle|mode|model|tier|scheme|plan|priority|level|family|"
     r"tenancy|code|codes)$"
 )
+# ... though these end so too: `account` in `count`, a unit that is a department, codes and categories of the client's own.
+_PRIVATE_ENDS = re.compile(
+    r"(?:account|(?:business|organi[sz]ation(?:al)?)unit|costcategory|(?:cost|costcenter|project|department|team|customer)code)$"
+)
 _PUBLIC = frozenset(
     """
     action adjustmentinfomode alloctres amountinpricingunits armskuname azid capacity category chargeclass collocation columnsname
@@ -216,6 +220,8 @@ def policy(parent: str, key: str, kind: str) -> str:
         return OPAQUE
     if any(name in _TEXTS for name in names):
         return SCRUB
+    if _PRIVATE_ENDS.search(inner):
+        return PRIVATE
     is_public = key == "__name__" or outer in _PUBLIC_PARENTS or any(name in _PUBLIC for name in names)
     is_public = is_public or _PUBLIC_ENDS.search(inner) is not None
     is_public = is_public or (not outer and inner.startswith(_PUBLIC_PREFIXES) and not inner.startswith(_NOT_PUBLIC))
