@@ -459,7 +459,12 @@ def _with_context(con: duckdb.DuckDBPyConnection, findings: Sequence[Finding]) -
     known: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     for view, newest, columns in (
         ("charges", "day", _CONTEXT_COLUMNS),
-        ("resources", "observed_at", tuple(name for name in _CONTEXT_COLUMNS if name in VIEWS["resources"])),
+        # most inventories do not tell when they were taken, and a maximum over nothing would be nothing
+        (
+            "resources",
+            "coalesce(observed_at, timestamp '1970-01-01')",
+            tuple(name for name in _CONTEXT_COLUMNS if name in VIEWS["resources"]),
+        ),
     ):
         if view in tables:
             for provider, resource_id, *values in _newest(con, view, newest, columns, keys):

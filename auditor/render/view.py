@@ -223,7 +223,7 @@ def verdict(document: Mapping[str, Any], answers: Sequence[Check]) -> Check:
     if any(check.state == "bad" for check in answers):
         return Check("bad", "Check the data first", "Something below does not add up.")
     if any(check.state == "fair" for check in answers):
-        return Check("fair", "Complete, with limits", "Everything was read; the limits are named beside.")
+        return Check("fair", "Complete, with limits", "Everything was read; the limits are named below.")
     return Check("good", "Complete", "Everything was read and adds up.")
 
 

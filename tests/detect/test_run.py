@@ -119,6 +119,16 @@ def test_a_row_becomes_a_finding_of_a_month_with_context_remedy_and_evidence(
     assert len(found.id) == 16
 
 
+def test_an_inventory_that_does_not_say_when_it_was_taken_names_the_resource(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    charge(con)
+    con.execute("insert into resources (provider, ResourceId, ResourceName, ResourceType) "
+                "values ('aws', 'arn:aws:ec2:us-east-1:111122223333:instance/i-1', 'trainer', 'instance')")  # fmt: skip
+    (found,) = detect(con, rules_of(tmp_path), {"aws": MARCH}).findings
+    assert (found.resource_name, found.resource_type) == ("trainer", "instance")
+
+
 def test_a_committed_part_is_freed_and_never_saved(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     charge(con, EffectiveCost=Decimal(144))
     charge(con, EffectiveCost=Decimal(576), purchase_option="committed")
