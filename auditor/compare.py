@@ -19,11 +19,6 @@ class Moved:
     status_before: str
     savings_before: Decimal
 
-    @property
-    def savings_after(self) -> Decimal:
-        """Net savings a month in the later report."""
-        return Decimal(self.finding["monthly_savings_net"])
-
 
 @dataclass(frozen=True)
 class Comparison:

@@ -193,7 +193,6 @@ def _prepare(place: _Place, ingested: Ingested, bill: Bill, digest: str) -> _Pre
         role=bill.role,
         billing_period=bill.billing_period,
         digest=digest,
-        fingerprint=(),
         delivered_at=bill.delivered_at,
         rows=bill.rows,
         identities=bills.to_summary(bill),

@@ -10,16 +10,6 @@ from auditor.finding import Finding
 
 
 @dataclass(frozen=True)
-class FileFingerprint:
-    """One landing file as it lay on disk; `sha256` is null until its bytes were read."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    sha256: str | None = None
-
-
-@dataclass(frozen=True)
 class DeliveryRecord:
     """One delivery taken in: what of, how much, and whether it still counts.
 
@@ -36,7 +26,6 @@ class DeliveryRecord:
     role: str | None
     billing_period: str
     digest: str
-    fingerprint: tuple[FileFingerprint, ...]
     delivered_at: datetime | None
     rows: int
     source_billed_cost: Decimal | None = None

@@ -143,7 +143,6 @@ def test_a_bill_comes_back_from_the_state_as_it_was() -> None:
         role=before.role,
         billing_period=before.billing_period,
         digest="d",
-        fingerprint=(),
         delivered_at=before.delivered_at,
         rows=before.rows,
         identities=json.loads(json.dumps(bills.to_summary(before))),

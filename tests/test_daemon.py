@@ -31,7 +31,7 @@ from auditor.schedule import Cron
 from auditor.settings import Settings, parse
 from auditor.state import RunLocked, State
 from auditor.stored import dump_extras
-from tests.state.conftest import NOW, a_delivery, a_file, a_postgres_server
+from tests.state.conftest import NOW, a_delivery, a_file, a_postgres_server, commit
 from tests.test_cli import one_bill
 
 ROOT = Path(__file__).parents[1]
@@ -287,8 +287,8 @@ def test_housekeeping_drops_what_is_old_and_what_killed_runs_left(state: State, 
     os.utime(reports / "2026-03-01T05.00", (0, NOW.timestamp()))
     first = state.begin_run()
     state.finish_run(first, "complete", {"a": 1})
-    state.commit_delivery(first, a_delivery("old"), [a_file("lake/old.parquet")])
-    state.commit_delivery(state.begin_run(), a_delivery("new"), [a_file("lake/new.parquet")])
+    commit(state, first, a_delivery("old"), [a_file("lake/old.parquet")])
+    commit(state, state.begin_run(), a_delivery("new"), [a_file("lake/new.parquet")])
     clock.now += timedelta(days=91)
     for path in (lake / "fresh.parquet", reports / "2026-03-01T05.00"):
         os.utime(path, (0, clock.now.timestamp()))

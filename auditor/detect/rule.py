@@ -106,10 +106,6 @@ class Rule:
     cost_line: tuple[str, ...] = ()
     bound: frozenset[str] = field(default_factory=frozenset)
 
-    @property
-    def area(self) -> str:
-        return self.id.partition(".")[0]
-
 
 def load_rules(folders: Iterable[Path]) -> list[Rule]:
     """Every rule below the folders, by id.

@@ -1,8 +1,6 @@
 """The deliveries taken in and the lake's files, which change together or not at all."""
 
-import hashlib
-import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_, select, update
 
 from auditor import money
-from auditor.records import DeliveryRecord, FileFingerprint, LakeFileRecord
+from auditor.records import DeliveryRecord, LakeFileRecord
 from auditor.state.book import Book, run_number
 from auditor.state.tables import DELIVERIES, LAKE_FILES, RUNS
 
@@ -20,52 +18,19 @@ _UNTIL = RUNS.alias("until_run")
 class DeliveryBook(Book):
     """The deliveries and the files of the lake."""
 
-    def commit_delivery(
-        self,
-        run_id: str,
-        delivery: DeliveryRecord,
-        files: Sequence[LakeFileRecord],
-        supersedes: Sequence[str] = (),
-    ) -> str:
-        """Take a delivery in, whole and at once; returns the id under which it is live.
-
-        Its files become live; those of the live delivery of its source and billing period, and of the deliveries named in
-        `supersedes`, stop being so. The same digest again changes nothing: the id returned is then the earlier
-        delivery's, and `files` stay unreferenced. A delivery whose status is not `live` supersedes nothing.
-        """
-        return self.commit_deliveries(run_id, [(delivery, files, supersedes)])[0]
-
     def commit_deliveries(
         self, run_id: str, together: Sequence[tuple[DeliveryRecord, Sequence[LakeFileRecord], Sequence[str]]]
     ) -> list[str]:
-        """Likewise for all that came as one, such as the billing periods of one export: all of it or none."""
-        with self._database.write() as connection:
-            number = run_number(connection, run_id)
-            return [_commit(connection, number, run_id, *each) for each in together]
+        """Take in all that came as one, such as the billing periods of one export, whole and at once.
 
-    def replace_files(
-        self, run_id: str, source: str, billing_period: str, files: Sequence[LakeFileRecord], tables: Collection[str]
-    ) -> None:
-        """Put derived files of one source and billing period in the place of the live ones of the same tables.
-
-        For marts built anew from facts that did not change, as after a change of the classification.
+        Each is a delivery, its files and the ids of the deliveries that it supersedes. Its files become live; those of
+        the live delivery of its source and billing period, and of the superseded ones, stop being so. Returns the ids
+        under which the deliveries are live: the same digest again changes nothing, its id is then the earlier
+        delivery's, and its files stay unreferenced. A delivery whose status is not `live` supersedes nothing.
         """
         with self._database.write() as connection:
             number = run_number(connection, run_id)
-            _retire(connection, number, _files_of(source, billing_period) & LAKE_FILES.c.table_name.in_(list(tables)))
-            _add(connection, number, files, None)
-
-    def known_delivery(self, source: str, billing_period: str) -> DeliveryRecord | None:
-        """The live delivery of a source and billing period."""
-        return self._first(_live_of(source, billing_period))
-
-    def known_fingerprint(self, files: Iterable[FileFingerprint]) -> DeliveryRecord | None:
-        """The live delivery that consists of exactly these files by path, size and mtime, so that none need be read."""
-        return self._first(and_(DELIVERIES.c.fingerprint_key == _fingerprint_key(files), DELIVERIES.c.status == "live"))
-
-    def known_digest(self, digest: str) -> DeliveryRecord | None:
-        """A live delivery with these bytes, under whatever source name it came."""
-        return self._first(and_(DELIVERIES.c.digest == digest, DELIVERIES.c.status == "live"))
+            return [_commit(connection, number, run_id, *each) for each in together]
 
     def deliveries(self, *, status: str | None = "live", run_id: str | None = None) -> list[DeliveryRecord]:
         """The deliveries, by provider, source and billing period; with `run_id` those that this run took in."""
@@ -104,11 +69,6 @@ class DeliveryBook(Book):
             connection.execute(delete(LAKE_FILES).where(replaced))
             kept = set(connection.execute(select(LAKE_FILES.c.path)).scalars())
         return sorted(gone - kept)
-
-    def _first(self, condition: ColumnElement[bool]) -> DeliveryRecord | None:
-        with self._database.read() as connection:
-            row = connection.execute(select(DELIVERIES).where(condition).limit(1)).first()
-        return None if row is None else _delivery(row)
 
 
 def _commit(
@@ -195,11 +155,6 @@ def _files(connection: Connection, condition: ColumnElement[bool]) -> list[LakeF
     return [LakeFileRecord(*row) for row in connection.execute(query)]
 
 
-def _fingerprint_key(files: Iterable[FileFingerprint]) -> str:
-    parts = sorted((file.path, file.size, file.mtime_ns) for file in files)
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def _delivery_row(run_id: str, delivery: DeliveryRecord) -> dict[str, Any]:
     return {
         "id": delivery.id,
@@ -210,8 +165,6 @@ def _delivery_row(run_id: str, delivery: DeliveryRecord) -> dict[str, Any]:
         "role": delivery.role,
         "billing_period": delivery.billing_period,
         "digest": delivery.digest,
-        "fingerprint": [[file.path, file.size, file.mtime_ns, file.sha256] for file in delivery.fingerprint],
-        "fingerprint_key": _fingerprint_key(delivery.fingerprint),
         "delivered_at": delivery.delivered_at,
         "rows": delivery.rows,
         "source_billed_cost": delivery.source_billed_cost,
@@ -230,8 +183,7 @@ def _delivery_row(run_id: str, delivery: DeliveryRecord) -> dict[str, Any]:
 
 def _delivery(row: Row[Any]) -> DeliveryRecord:
     values = dict(row._mapping)
-    del values["fingerprint_key"]
-    values["fingerprint"] = tuple(FileFingerprint(*part) for part in row.fingerprint)
+    del values["fingerprint"], values["fingerprint_key"]
     values["totals"] = {
         currency: {name: Decimal(amount) for name, amount in sums.items()} for currency, sums in row.totals.items()
     }

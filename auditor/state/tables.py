@@ -52,8 +52,9 @@ DELIVERIES = Table(
     Column("role", String),
     Column("billing_period", String, nullable=False),
     Column("digest", String, nullable=False),
-    Column("fingerprint", JSON, nullable=False),
-    Column("fingerprint_key", String, nullable=False, index=True),
+    # nothing reads these two any more; to drop a column, older SQLite would rewrite the table
+    Column("fingerprint", JSON, nullable=False, default=list),
+    Column("fingerprint_key", String, nullable=False, index=True, default=""),
     Column("delivered_at", UtcDateTime),
     Column("rows", BigInteger, nullable=False),
     Column("source_billed_cost", Money),

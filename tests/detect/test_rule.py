@@ -46,7 +46,7 @@ def write(folder: Path, text: str, stem: str = "slow_drip") -> Path:
 
 def test_a_rule_file_is_read_with_decimal_parameters_and_comments_left_alone(tmp_path: Path) -> None:
     rule = load_rule(write(tmp_path, RULE))
-    assert (rule.id, rule.stage, rule.area) == ("network.slow_drip", "remove", "network")
+    assert (rule.id, rule.stage) == ("network.slow_drip", "remove")
     assert rule.parameters["min_cost"].default == Decimal("0.1")
     assert rule.bound == {"min_cost"}
 

@@ -5,7 +5,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from auditor.finding import Finding, Remedy
-from auditor.records import DeliveryRecord, FileFingerprint, LakeFileRecord
+from auditor.records import DeliveryRecord, LakeFileRecord
 from auditor.state import State
 
 NOW = datetime(2026, 3, 1, 6, tzinfo=UTC)
@@ -108,6 +108,17 @@ def state(url: str) -> Iterator[State]:
         yield opened
 
 
+def commit(
+    state: State,
+    run_id: str,
+    delivery: DeliveryRecord,
+    files: Sequence[LakeFileRecord],
+    supersedes: Sequence[str] = (),
+) -> str:
+    """Takes one delivery in by itself; returns the id under which it is live."""
+    return state.commit_deliveries(run_id, [(delivery, files, supersedes)])[0]
+
+
 def a_delivery(name: str = "d1", **changes: object) -> DeliveryRecord:
     """A delivery of one source and billing period."""
     plain = DeliveryRecord(
@@ -119,7 +130,6 @@ def a_delivery(name: str = "d1", **changes: object) -> DeliveryRecord:
         role=None,
         billing_period="2026-02",
         digest=f"digest of {name}",
-        fingerprint=(FileFingerprint(f"{name}/cur.parquet", 1000, 1_770_000_000_000_000_001, "ab" * 32),),
         delivered_at=NOW,
         rows=3_000_000_000,
         source_billed_cost=Decimal("1234567890.123456789012"),

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, inspect, text
 from auditor.errors import LakeError, SettingsError
 from auditor.state import State, database
 from auditor.state.tables import METADATA
-from tests.state.conftest import NOW, a_delivery, a_file, a_finding, a_postgres_server
+from tests.state.conftest import NOW, a_delivery, a_file, a_finding, a_postgres_server, commit
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,13 +164,13 @@ def test_a_password_is_not_in_the_error(tmp_path: Path) -> None:
 COMMITS = """
 import sys
 from auditor.state import State
-from tests.state.conftest import a_delivery, a_file
+from tests.state.conftest import a_delivery, a_file, commit
 url, who = sys.argv[1:]
 with State.open(url) as state:
     for turn in range(10):
         name = f"{who}-{turn}"
         run = state.begin_run(note=name)
-        state.commit_delivery(run, a_delivery(name), [a_file(f"{name}.parquet"), a_file(f"{name}-mart.parquet", "transfers")])
+        commit(state, run, a_delivery(name), [a_file(f"{name}.parquet"), a_file(f"{name}-mart.parquet", "transfers")])
 """
 
 
@@ -190,16 +190,16 @@ import os, signal, sys
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from auditor.state import State
-from tests.state.conftest import a_delivery, a_file
+from tests.state.conftest import a_delivery, a_file, commit
 state = State.open(sys.argv[1])
 run = state.begin_run()
 event.listen(Engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
-state.commit_delivery(run, a_delivery("new"), [a_file("new.parquet")])
+commit(state, run, a_delivery("new"), [a_file("new.parquet")])
 """
 
 
 def test_a_process_killed_before_its_commit_leaves_the_old_delivery_live(url: str, state: State) -> None:
-    state.commit_delivery(state.begin_run(), a_delivery("old"), [a_file("old.parquet")])
+    commit(state, state.begin_run(), a_delivery("old"), [a_file("old.parquet")])
     process = python(KILLED, url)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == -9, output
@@ -207,17 +207,17 @@ def test_a_process_killed_before_its_commit_leaves_the_old_delivery_live(url: st
         assert [delivery.id for delivery in after.deliveries(status=None)] == ["old"]
         assert [file.path for file in after.live_files("charges")] == ["old.parquet"]
         assert after.unreferenced(["old.parquet", "new.parquet"]) == ["new.parquet"]
-        after.commit_delivery(after.begin_run(), a_delivery("new"), [a_file("new.parquet")])
+        commit(after, after.begin_run(), a_delivery("new"), [a_file("new.parquet")])
         assert [file.path for file in after.live_files("charges")] == ["new.parquet"]
 
 
 def test_a_reader_sees_one_moment_while_another_commits(new_state: Callable[[], State]) -> None:
     reader, writer = new_state(), new_state()
-    writer.commit_delivery(writer.begin_run(), a_delivery("old"), [a_file("old.parquet")])
+    commit(writer, writer.begin_run(), a_delivery("old"), [a_file("old.parquet")])
     with reader._database.read() as connection:
         query = text("select count(*) from lake_files")
         before = connection.execute(query).scalar()
-        writer.commit_delivery(writer.begin_run(), a_delivery("new"), [a_file("new.parquet")])
+        commit(writer, writer.begin_run(), a_delivery("new"), [a_file("new.parquet")])
         assert connection.execute(query).scalar() == before == 1
 
 
