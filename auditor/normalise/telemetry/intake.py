@@ -94,6 +94,7 @@ class Taken(NamedTuple):
 _VERDICTS = {
     "capped": "{n} ratios up to 1.5 capped at 1",
     "dropped": "{n} samples dropped (negative, out of range, not a number or a blank reading)",
+    "percent": "{n} samples dropped (ratios of series that often exceed what a ratio can be)",
     "unreadable": "{n} rows dropped (no readable time, value or resource)",
     "unit": "{n} samples dropped (declared in a unit that the metric cannot have)",
     "interval": "{n} samples dropped (a rate without the length of its interval)",

@@ -4,7 +4,7 @@ import duckdb
 
 from auditor.landing import Shape
 from auditor.normalise.telemetry.intake import Taken, describe
-from auditor.normalise.telemetry.signals import HIGHEST_RATIO, METRIC_NAMES, UNITS, kind
+from auditor.normalise.telemetry.signals import HIGHEST_RATIO, METRIC_NAMES, RATIOS, UNITS, kind
 
 _WANTED = ("time", "provider", "resource_id", "device", "metric", "value", "unit")
 _PROVIDERS = {
@@ -19,6 +19,13 @@ _PROVIDERS = {
 
 _CAPPED = "!capped|"
 
+# Of a series in percent that declares no unit only the busy samples are impossible ratios; the others would make a busy
+# device look idle. A series with more such values than a device at rest has busy hours is none of ratios; so is one with
+# a few hours of them and little else beside zeros. Rarer ones are glitches.
+_MISTAKEN_HOURS = 0.05
+_MISTAKEN_SAMPLES = 0.02
+_FEW_HOURS = 0.01
+
 
 def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: list[str]) -> Taken:
     """Appends the samples of like files to `metrics`. Raises duckdb.Error where a file cannot be read.
@@ -26,7 +33,7 @@ def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: l
     A `unit` column is optional; without it the metric's own unit (CONTRACT) holds, whatever the values look like.
     """
     relation, parameters = _relation(form, shape, paths)
-    before = con.execute("select count(*) from metrics").fetchone()
+    before = con.execute("select count(*), coalesce(max(rowid), -1) from metrics").fetchone() or (0, -1)
     # The text is parsed and the rows are written once: those that do not stay bear their verdict as a mark until they are
     # counted. No declared unit that is kept begins with the mark.
     con.execute(
@@ -35,6 +42,7 @@ def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: l
         from ({_judged(relation, shape, form)})""",
         parameters,
     )
+    notes = _distrust_percent(con, before[1] + 1)
     marked = con.execute(
         """select regexp_extract(unit_source, '^!([a-z]+)', 1), metric, count(*) from metrics
         where starts_with(unit_source, '!') group by all"""
@@ -56,7 +64,42 @@ def take_table(con: duckdb.DuckDBPyConnection, form: str, shape: Shape, paths: l
         con.execute("delete from metrics where starts_with(unit_source, '!')")
     counts["unreadable"] = counts.get("unreadable", 0) + _rejected_lines(con)
     after = con.execute("select count(*) from metrics").fetchone()
-    return Taken(after[0] - before[0] if after and before else 0, describe(counts, unused, []))
+    return Taken(after[0] - before[0] if after else 0, describe(counts, unused, notes))
+
+
+def _distrust_percent(con: duckdb.DuckDBPyConnection, first_row: int) -> list[str]:
+    """Marks every sample of the series among the new rows that look like percent without saying so; tells how many."""
+    ratios = ", ".join(f"'{name}'" for name in sorted(RATIOS))
+    beyond = f"unit_source = '!dropped' and value > {HIGHEST_RATIO} and value <= 100 and metric in ({ratios})"
+    if not con.execute(
+        f"select 1 from metrics where rowid >= $first and {beyond} limit 1", {"first": first_row}
+    ).fetchone():
+        return []
+    con.execute(
+        f"""create or replace temp table telemetry_mistaken as
+        with told as (
+            select provider, resource_id, device, metric, value, date_trunc('hour', time) as hour, {beyond} as is_beyond
+            from metrics where rowid >= $first and metric in ({ratios})
+        )
+        select provider, resource_id, device, metric from told group by all
+        having count(distinct hour) filter (is_beyond) >= greatest(2, {_FEW_HOURS} * count(distinct hour))
+            and (count(*) filter (is_beyond) > count(*) filter (not is_beyond and value > 0)
+                or (count(distinct hour) filter (is_beyond) >= {_MISTAKEN_HOURS} * count(distinct hour)
+                    and count(*) filter (is_beyond) >= {_MISTAKEN_SAMPLES} * count(*)))""",
+        {"first": first_row},
+    )
+    series = con.execute("select count(*) from telemetry_mistaken").fetchone()
+    con.execute(
+        f"""update metrics set unit_source = '!percent' from telemetry_mistaken as m
+        where metrics.rowid >= $first and metrics.provider is not distinct from m.provider
+            and metrics.resource_id = m.resource_id and metrics.device = m.device and metrics.metric = m.metric
+            and (not starts_with(unit_source, '!') or unit_source = '!dropped' or starts_with(unit_source, '{_CAPPED}'))""",
+        {"first": first_row},
+    )
+    con.execute("drop table telemetry_mistaken")
+    if not series or not series[0]:
+        return []
+    return [f"{series[0]} series look like percent: give their unit in a column `unit`, percent or ratio"]
 
 
 def _judged(relation: str, shape: Shape, form: str) -> str:
@@ -94,7 +137,7 @@ def _judged(relation: str, shape: Shape, form: str) -> str:
             from (select *, {_kind("metric")} as kind from cells) c
         )
         select time, provider, resource_id, device, metric,
-            case when kind = 'ratio' and value > 1 then 1 else value end as value,
+            case when kind = 'ratio' and value > 1 and value <= {HIGHEST_RATIO} then 1 else value end as value,
             coalesce(declared_unit, kind) as unit_source,
             case
                 when time is null or resource_id is null or figure is null then 'unreadable'

@@ -173,3 +173,38 @@ def test_every_monitoring_file_of_the_development_data_is_read_without_loss(lake
     reports = load(lake.con, [file for file in found if file])
     assert {report.status for report in reports} == {"ok"}
     assert all(report.rows > 0 and "not used" not in (report.message or "") for report in reports)
+
+
+def test_a_series_in_percent_without_a_unit_never_leaves_its_idle_half_behind(lake):
+    def rows(device, values):
+        return "".join(
+            f"2026-10-01T{i // 6:02d}:{i % 6}0:00Z,aws,{ONE},{device},gpu.utilization,{v}\n"
+            for i, v in enumerate(values)
+        )
+
+    percent = [85 if i < 18 else 0 for i in range(144)]  # three busy hours of a day, else at rest
+    noisy = [85 if i < 18 else 0.04 for i in range(144)]
+    one_glitch = [7 if i == 70 else 0 for i in range(144)]
+    glitches_of_a_busy_one = [35 if i in (10, 90) else 0.7 for i in range(144)]
+    path = lake.put(
+        "m.csv",
+        HEADER + rows("0", percent) + rows("1", noisy) + rows("2", one_glitch) + rows("3", glitches_of_a_busy_one),
+    )
+    (report,) = lake.load(path)
+    assert lake.rows("device, count(*)", "true group by device") == [("2", 143), ("3", 142)]
+    assert report.rows == 143 + 142
+    assert "288 samples dropped (ratios of series that often exceed" in report.message
+    assert "2 series look like percent: give their unit" in report.message
+
+
+def test_a_series_in_percent_that_says_so_is_read_as_such(lake):
+    path = lake.put(
+        "m.csv",
+        HEADER.replace("value", "value,unit")
+        + "".join(
+            f"2026-10-01T{i:02d}:00:00Z,aws,{ONE},0,gpu.utilization,{85 if i < 3 else 0},percent\n" for i in range(24)
+        ),
+    )
+    (report,) = lake.load(path)
+    assert report.message is None
+    assert lake.rows("count(*), max(value)") == [(24, 0.85)]
