@@ -17,7 +17,7 @@ _NEGATABLE = "('SavingsPlanCoveredUsage', 'SavingsPlanNegation')"
 
 def is_net(source: Source) -> str | None:
     """SQL that is true where the net columns may be used for all rows; None where there are none."""
-    if not source.has("lineitemnetunblendedcost"):
+    if source.is_empty("lineitemnetunblendedcost"):
         return None
     net, gross = source.money("lineitemnetunblendedcost"), source.money("lineitemunblendedcost")
     return f"count({net}) > 0 and count(*) filter (where {net} is null and {gross} <> 0) = 0"
@@ -67,6 +67,15 @@ def keys(source: Source) -> dict[str, str]:
         "capacity_reservation": text("capacityreservationcapacityreservationarn"),
         "capacity_status": text("capacityreservationcapacityreservationstatus"),
     }
+
+
+def implied(source: Source) -> tuple[str, ...]:
+    """Product attributes are what AWS says of a SKU, or of a product code where there is none, with its usage type and operation.
+
+    So the lines of one key have the same, and the long map need not be read for each of them.
+    """
+    decides = ("productsku", "lineitemproductcode", "lineitemusagetype", "lineitemoperation")
+    return ("product",) if all(source.has(name) for name in decides) else ()
 
 
 def measures(source: Source, *, net: bool) -> dict[str, str]:
@@ -125,6 +134,7 @@ def _tags(source: Source) -> str:
         for name, header in source.headers.items()
         if header.lower().startswith("resource_tags_")
     ]
+    tags = [(name, key) for name, key in tags if not source.is_empty(name)]
     if not tags:
         return "null::varchar"
     entries = ", ".join(f"{{'k': {literal(key)}, 'v': nullif({quote(name)}, '')}}" for name, key in tags)

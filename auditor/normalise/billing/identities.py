@@ -19,7 +19,9 @@ def broken(
     """A sentence for each identity that fails; of the bill's lines added up in `bill_keys`, `bill_facts`, `bill_amounts`."""
     found = _money(totals) + _rows(con, charges, totals)
     if family == "cur":
-        con.execute("create or replace temp view aggregated as select * from bill_facts join bill_keys using (key)")
+        con.execute(
+            "create or replace temp view aggregated as select * from bill_facts join bill_keys using (key_hash, other_hash)"
+        )
         found += _negations(con) + ([] if net else _savings_plans(con)) + _reservations(con)
     return found
 

@@ -259,7 +259,9 @@ def _rejects(con: duckdb.DuckDBPyConnection, opened: Source, bill: invoice.Invoi
     undated = con.execute("select coalesce(sum(source_rows), 0) from bill_facts where start_at is null").fetchone()
     lost = con.execute("""
         delete from bill_facts using bill_keys
-        where bill_facts.key = bill_keys.key and start_at is null and period_start is null returning source_rows
+        where bill_facts.key_hash = bill_keys.key_hash and bill_facts.other_hash = bill_keys.other_hash
+            and start_at is null and period_start is null
+        returning source_rows
     """)
     homeless = sum(row[0] for row in lost.fetchall())
     if homeless:
@@ -286,7 +288,7 @@ def _role(con: duckdb.DuckDBPyConnection, delivery: Delivery, opened: Source, me
 def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_: str, keys: str) -> None:
     """Table `keys`, one row for each distinct FOCUS row but for its time and amounts, and `bill_parts`, which part of which key it is."""
     basis = literal(role) if role else "null::varchar"
-    parts = module.parts(f"(select * exclude (key_hash, other_hash), {basis} as basis from bill_keys)")
+    parts = module.parts(f"(select *, {basis} as basis from bill_keys)")
     con.execute(
         f"create or replace temp view described as select key as bill_key, part as bill_part, hourly, {module.DESCRIBED} from ({parts})"
     )
@@ -296,7 +298,7 @@ def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_
     values = ", ".join(f"any_value({name}) as {name}" for name in _DESCRIBED)
     con.execute(f"""
         create or replace temp table described_parts as
-        select *, hash(hourly, {names}) as row_hash, hash({", ".join(reversed(_DESCRIBED))}, hourly) as other_hash
+        select *, hash(hourly, {names}) as row_hash, hash({", ".join(reversed(_DESCRIBED))}, hourly) as reverse_hash
         from (select bill_key, bill_part, hourly, {columns} from described)
     """)
     # The charges of another provider in the same file are another bill.
@@ -304,32 +306,34 @@ def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_
     con.execute(f"""
         create or replace temp table {keys} as
         with distinct_rows as (
-            select row_hash, other_hash, any_value(hourly) as hourly, {values}
+            select row_hash, reverse_hash, any_value(hourly) as hourly, {values}
             from described_parts
-            group by row_hash, other_hash
+            group by row_hash, reverse_hash
         ),
         providers as (select count(distinct provider) as provider_count from distinct_rows)
         -- In the order of resources, so that what is written in the order of keys is small.
-        select row_number() over (order by ResourceId, row_hash, other_hash)::integer as charge_key, * exclude (provider_count),
+        select row_number() over (order by ResourceId, row_hash, reverse_hash)::integer as charge_key, * exclude (provider_count),
             {bill_id} as delivery_id
         from distinct_rows, providers
     """)
     carried = "".join(f", p.{name}" for name in module.CARRIED)
     con.execute(f"""
         create or replace temp table bill_parts as
-        select p.key, p.part{carried}, k.charge_key, k.hourly, k.BillingPeriodStart as period_at, coalesce(k.x_LineItemType = 'SavingsPlanNegation', false) as is_negation
+        select p.key, p.key_hash, p.other_hash, p.part{carried}, k.charge_key, k.hourly, k.BillingPeriodStart as period_at, coalesce(k.x_LineItemType = 'SavingsPlanNegation', false) as is_negation
         from ({parts}) as p
         join described_parts as d on d.bill_key = p.key and d.bill_part = p.part
-        join {keys} as k using (row_hash, other_hash)
+        join {keys} as k using (row_hash, reverse_hash)
     """)
-    con.execute(f"drop table described_parts; alter table {keys} drop row_hash; alter table {keys} drop other_hash")
+    con.execute(f"drop table described_parts; alter table {keys} drop row_hash; alter table {keys} drop reverse_hash")
 
 
 def _price(con: duckdb.DuckDBPyConnection, module: Any) -> None:
     """Table `bill_amounts`: what the lines of one key and slot cost, by charge_key, from first_at to last_at."""
     what = ("charge_key", "hourly", "is_negation", "period_at")
-    carried = "".join(f", {name}" for name in ("part", *module.CARRIED, *what))
-    amounts = module.amounts(f"(select f.*{carried} from bill_facts as f join bill_parts using (key))", "key desc")
+    carried = "".join(f", {name}" for name in ("key", "part", *module.CARRIED, *what))
+    amounts = module.amounts(
+        f"(select f.*{carried} from bill_facts as f join bill_parts using (key_hash, other_hash))", "key desc"
+    )
     if module.DECIDES_PARTS:
         amounts = f"""
             select a.* exclude ({", ".join(what)}), {", ".join(f"p.{name}" for name in what)}

@@ -1,36 +1,33 @@
-"""The passes over a bill's lines: first which keys there are, then what the lines of each key and slot add up to.
+"""The one pass over a bill's lines: what the lines of each key and slot add up to, and which keys there are.
 
 A bill of millions of lines has tens of thousands of keys. A line's key is the hash of the columns that decide it, so that the
-pass that adds up carries numbers only; the columns themselves are read once for each key.
+pass carries numbers only; the columns themselves are read afterwards, from the first line of each key.
 """
 
-import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import duckdb
 
-from auditor.normalise.billing.source import Source, quote
-
-log = logging.getLogger(__name__)
+from auditor.errors import LakeError
+from auditor.normalise.billing.source import PLACE_BITS, Source, quote
 
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*)""")
 _MICROSECONDS = {"hour": 3_600_000_000, "day": 86_400_000_000}
-# What one pass holds of the columns of its keys cannot be put aside, so very many keys are read in several passes.
-_SHARES = (1, 8, 64)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What is read of one line: SQL over the source, by name."""
+    """What is read of one line: SQL over the source, by name. The day of the bill is that of the start where it is none of its own."""
 
     start: str
     end: str
-    bill_day: str
+    bill_day: str | None
     keys: Mapping[str, str]
     measures: Mapping[str, str]
+    implied: Sequence[str] = ()  # columns that others of a key decide, so that they need not be compared on every line
 
 
 def lines(module: object, opened: Source, *, net: bool) -> Lines:
@@ -38,7 +35,8 @@ def lines(module: object, opened: Source, *, net: bool) -> Lines:
     measures: dict[str, str] = module.measures(opened, net=net)  # type: ignore[attr-defined]
     start, end = keys.pop("start_at"), keys.pop("end_at", "null::timestamp")
     keys.setdefault("hourly", "false")
-    return Lines(start, end, keys.pop("bill_day", f"({start})::date"), keys, measures)
+    implied = module.implied(opened) if hasattr(module, "implied") else ()
+    return Lines(start, end, keys.pop("bill_day", None), keys, measures, implied)
 
 
 def mentioned(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str]:
@@ -50,132 +48,125 @@ def mentioned(expressions: Iterable[str], columns: Mapping[str, str]) -> list[st
 
 
 def add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines) -> None:
-    """Tables `bill_keys`, one row a key, and `bill_facts`, one row a key and slot with the sums of its lines.
+    """Tables `bill_keys`, one row a key, and `bill_facts`, one row a key and slot with the sums of its lines, joined by their hashes.
 
     A slot is a day; an hour for what is kept by the hour; the line's own time where it is longer than its slot.
     """
     marks = _marks(opened, read)
-    _find_keys(con, opened, marks)
     _add_up(con, opened, read, marks)
+    _look_up_keys(con, opened, marks)
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """SQL of what tells a line's key: two hashes of it, and the columns that decide it in one value.
+    """SQL of what tells a line's key: two hashes of it.
 
-    `named` are the keys' SQL over these columns. Keys that read a column which differs from line to line, as the time, are
-    worked out on every line instead: they are its month only, say.
+    `named` are the keys' SQL over the line that a key is read from.
     """
 
     key_hash: str
     other_hash: str
-    columns: str
     named: Mapping[str, str]
 
 
 def _marks(opened: Source, read: Lines) -> _Marks:
-    varying = set(mentioned([read.start, read.end, read.bill_day, *read.measures.values()], opened.columns))
+    """Keys that read a column which differs from line to line, as the time, are hashed themselves: they are its month only, say."""
+    varying = set(mentioned([read.start, read.end, read.bill_day or "", *read.measures.values()], opened.columns))
     raw: dict[str, None] = {}
-    computed = {}
-    for name, sql in read.keys.items():
+    computed = []
+    for sql in read.keys.values():
         columns = mentioned([sql], opened.columns)
         if varying.intersection(columns):
-            computed[name] = sql
+            computed.append(sql)
         else:
             raw.update(dict.fromkeys(columns))
-    values = [*map(quote, raw), *computed.values()]
+    told = [name for name in raw if name not in read.implied]
+    values = [*map(quote, told), *computed]
     # The second hash leaves out maps and lists, which are slow to hash; together they are beyond all chance of colliding.
-    plain = [*(quote(name) for name in raw if not _is_nested(opened.columns[name])), *computed.values()]
-    fields = [f"{quote(name)} := {quote(name)}" for name in raw]
-    fields += [f"{quote('key:' + name)} := {sql}" for name, sql in computed.items()]
-    return _Marks(
-        f"hash({', '.join(values)})",
-        f"hash({', '.join(['0', *reversed(plain)])})",
-        f"struct_pack({', '.join(fields)})",
-        {name: quote("key:" + name) if name in computed else sql for name, sql in read.keys.items()},
-    )
+    plain = [*(quote(name) for name in told if not _is_nested(opened.columns[name])), *computed]
+    return _Marks(f"hash({', '.join(values)})", f"hash({', '.join(['0', *reversed(plain)])})", read.keys)
 
 
 def _is_nested(kind: str) -> bool:
     return kind.startswith(("MAP", "STRUCT")) or kind.endswith("]")
 
 
-def _find_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks) -> None:
-    for shares in _SHARES:
-        try:
-            _collect_keys(con, opened, marks, shares)
-            break
-        except duckdb.OutOfMemoryException:
-            if shares == _SHARES[-1]:
-                raise
-            log.info("bill has very many keys, they are read in more passes")
+def _add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, marks: _Marks) -> None:
+    """Table `bill_facts`: the sums by key and slot, and where the first of the lines stands.
+
+    Slots are microseconds until they are grouped. What has no dates has no slot; what has none worth the name, a start but no end.
+    """
+    varying = {name: sql for name, sql in read.measures.items() if mentioned([sql], opened.columns)}
+    named = "".join(f", {sql} as {name}" for name, sql in varying.items())
+    measures = "".join(f", {name}" for name in varying)
+    sums = "".join(
+        f", sum({name}) as {name}" if name in varying else f", ({sql}) * count(*) as {name}"
+        for name, sql in read.measures.items()
+    )
+    day_of_bill, days = (f", {read.bill_day} as bill_day", ", bill_day") if read.bill_day else ("", "")
+    hour, day = _MICROSECONDS["hour"], _MICROSECONDS["day"]
+    con.execute(f"""
+        create or replace temp table bill_facts as
+        with lines as (
+            select {marks.key_hash} as key_hash, {marks.other_hash} as other_hash, line_place,
+                epoch_us({read.start}) as line_start, epoch_us({read.end}) as line_end,
+                case when {_is_hourly(con, opened, read)} then {hour} else {day} end as slot{day_of_bill}{named}
+            from {opened.relation}
+        ),
+        slotted as (
+            select key_hash, other_hash, line_place{days}{measures},
+                case when coalesce(line_end - line_start > slot, false) then line_start else line_start - line_start % slot end as slot_start,
+                case
+                    when not coalesce(line_end - line_start > slot, false) then line_start - line_start % slot + slot
+                    -- A charge of more than ten years has no dates worth the name: commitments last five at most.
+                    when line_end - line_start > {3650 * day} and make_timestamp(line_end) > make_timestamp(line_start) + interval 10 year then null
+                    else line_end
+                end as slot_end
+            from lines
+        )
+        select key_hash, other_hash, {"bill_day" if read.bill_day else "make_timestamp(slot_start)::date"} as bill_day,
+            case when slot_end is not null then make_timestamp(slot_start) end as start_at, make_timestamp(slot_end) as end_at{sums},
+            count(*) as source_rows, min(line_place) as first_place
+        from slotted
+        group by key_hash, other_hash{days}, slot_start, slot_end
+    """)
+
+
+def _is_hourly(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines) -> str:
+    """SQL that tells whether a line is kept by the hour: worked out on the distinct values that decide it, not on every line."""
+    columns = mentioned([read.keys["hourly"]], opened.columns)
+    if not columns:
+        return read.keys["hourly"]
+    named = ", ".join(map(quote, columns))
+    # Two statements, lest the condition is moved in front of the `distinct`.
+    con.execute(f"create or replace temp table hourly_values as select distinct {named} from {opened.relation}")
+    con.execute(
+        f"create or replace temp table hourly_marks as select hash({named}) as mark from hourly_values where {read.keys['hourly']}"
+    )
+    return f"hash({named}) in (select mark from hourly_marks)"
+
+
+def _look_up_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks) -> None:
+    """Table `bill_keys`, read from the first line of each key; the reader of Parquet passes over all others."""
+    con.execute(f"""
+        create or replace temp table first_lines as
+        select key_hash, other_hash, min(first_place) as first_place, min(first_place) & {(1 << PLACE_BITS) - 1} as first_number,
+            (min(first_place) >> {PLACE_BITS})::ubigint as first_file
+        from bill_facts
+        group by key_hash, other_hash
+    """)
     names = ", ".join(f"{sql} as {name}" for name, sql in marks.named.items())
     con.execute(f"""
         create or replace temp table bill_keys as
         select row_number() over (order by key_hash, other_hash)::integer as key, key_hash, other_hash, {names}
-        from (select key_hash, other_hash, unnest(columns) from found_keys)
+        from {opened.relation}
+        join first_lines on line_place = first_place
+        where line_number in (select first_number from first_lines) and line_file in (select first_file from first_lines)
     """)
-    con.execute("drop table found_keys")
-
-
-def _collect_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks, shares: int) -> None:
-    con.execute("drop table if exists found_keys")
-    for share in range(shares):
-        where = f"where key_hash % {shares} = {share}" if shares > 1 else ""
-        into = "insert into found_keys" if share else "create temp table found_keys as"
-        con.execute(f"""
-            {into} select key_hash, other_hash, any_value(columns) as columns
-            from (
-                select {marks.key_hash} as key_hash, {marks.other_hash} as other_hash, {marks.columns} as columns
-                from {opened.relation}
-            )
-            {where}
-            group by key_hash, other_hash
-        """)
-
-
-def _add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, marks: _Marks) -> None:
-    named = "".join(f", {sql} as {name}" for name, sql in read.measures.items())
-    measures = "".join(f", {name}" for name in read.measures)
-    sums = "".join(f", sum({name}) as {name}" for name in read.measures)
-    hour, day = _MICROSECONDS["hour"], _MICROSECONDS["day"]
-    stays_long = f"length > {hour} and (hourly or length > {day})"
-    con.execute(f"""
-        create or replace temp table bill_facts as
-        with lines as (
-            select {marks.key_hash} as key_hash, {marks.other_hash} as other_hash,
-                {read.start} as line_start, {read.end} as line_end, {read.bill_day} as bill_day{named}
-            from {opened.relation}
-        ),
-        dated as (
-            select k.key, k.hourly, bill_day, line_start, line_end, epoch_us(line_end) - epoch_us(line_start) as length{measures}
-            from lines
-            join bill_keys as k using (key_hash, other_hash)
-        ),
-        sound as (
-            -- A charge of more than ten years has no dates worth the name: commitments last five at most.
-            select * replace (
-                case when length > {3650 * day} and line_end > line_start + interval 10 year then null else line_start end as line_start,
-                case when length > {3650 * day} and line_end > line_start + interval 10 year then null else length end as length
-            )
-            from dated
-        ),
-        slotted as (
-            select
-                key, bill_day{measures},
-                case
-                    when {stays_long} then line_start
-                    when hourly then date_trunc('hour', line_start)
-                    else date_trunc('day', line_start)
-                end as start_at,
-                case
-                    when {stays_long} then line_end
-                    when hourly then date_trunc('hour', line_start) + interval 1 hour
-                    else date_trunc('day', line_start) + interval 1 day
-                end as end_at
-            from sound
-        )
-        select key, bill_day, start_at, end_at{sums}, count(*) as source_rows
-        from slotted
-        group by key, bill_day, start_at, end_at
-    """)
+    found, wanted = con.execute("select (select count(*) from bill_keys), count(*) from first_lines").fetchone() or (
+        0,
+        0,
+    )
+    if found != wanted:
+        raise LakeError(f"{wanted - found:,} of {wanted:,} keys of the bill were not found again; please report this")
+    con.execute("drop table first_lines")

@@ -7,8 +7,8 @@ are one column. Text formats give VARCHAR columns, so that no digit of an amount
 
 import io
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +21,7 @@ from auditor.normalise.billing import texts
 from auditor.normalise.look import open_decoded
 
 _BRACKETED = re.compile(r"\(([A-Za-z][A-Za-z0-9 ]*)\)\s*$")  # a localised Azure header: `Kosten (PreTaxCost)`
+PLACE_BITS = 40  # of a line's number within its file, in its place
 _MAX_OBJECT = 64 * 1024 * 1024
 _MAX_LINE = 16 * 1024 * 1024  # of CSV, for whose buffers DuckDB would take sixteen times as much, and of JSON lines
 
@@ -47,6 +48,7 @@ class Source:
     """One relation over all files of a delivery.
 
     `columns` maps canonical name to DuckDB type, `headers` to the header as written in the first file that has it.
+    `constants` are the columns that are empty on every line ("null"), or zero on every line ("0"): they need not be read.
     """
 
     relation: str
@@ -55,13 +57,18 @@ class Source:
     form: str
     has_decimal_commas: bool = False
     is_day_first: bool = False
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+    def is_empty(self, name: str) -> bool:
+        """Whether the column is missing or known to be empty on every line."""
+        return name not in self.columns or self.constants.get(name) == "null"
 
     def has(self, *names: str) -> bool:
         return any(name in self.columns for name in names)
 
     def text(self, *names: str) -> str:
         """SQL for the first of these columns that exists, as trimmed text, null where it is empty or says NULL."""
-        found = [self._text(name) for name in names if name in self.columns]
+        found = [self._text(name) for name in names if not self.is_empty(name)]
         if not found:
             return "null::varchar"
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
@@ -85,10 +92,12 @@ class Source:
     def _number(self, kind: str, names: Sequence[str]) -> str:
         found = []
         for name in names:
-            if name not in self.columns:
+            if self.is_empty(name):
                 continue
             kind_of = self.columns[name]
-            if kind_of in ("DOUBLE", "FLOAT"):
+            if self.constants.get(name) == "0":
+                found.append(f"0::{_NUMBER_TYPES[kind]}")
+            elif kind_of in ("DOUBLE", "FLOAT"):
                 found.append(f"{kind}_of_double({quote(name)})")
             elif kind_of == "VARCHAR":
                 found.append(f"{kind}_of_{'comma_' if self.has_decimal_commas else ''}text({quote(name)})")
@@ -105,10 +114,9 @@ class Source:
         """
         found = []
         for name in names:
-            kind = self.columns.get(name)
-            if kind is None:
+            if self.is_empty(name):
                 continue
-            column = quote(name)
+            column, kind = quote(name), self.columns[name]
             if kind == "VARCHAR":
                 found.append(f"{'time_of_day_first' if self.is_day_first else 'time_of_text'}({column})")
             elif kind.startswith("TIMESTAMP WITH"):
@@ -121,11 +129,10 @@ class Source:
 
     def end_time(self, name: str) -> str:
         """SQL for the end of a charge: as `time`, but the year 2100 for every later one, so that it is not taken for a blank."""
-        kind = self.columns.get(name)
-        if kind is None:
+        if self.is_empty(name):
             return "null::timestamp"
         column = quote(name)
-        is_late = f"is_endless({column})" if kind == "VARCHAR" else f"{column} >= '2100-01-01'"
+        is_late = f"is_endless({column})" if self.columns[name] == "VARCHAR" else f"{column} >= '2100-01-01'"
         return f"case when {is_late} then timestamp '2100-01-01' else {self.time(name)} end"
 
     def is_no_amount(self, name: str) -> str:
@@ -139,6 +146,8 @@ class Source:
 _NUMBER_TYPES = {"money": "decimal(30,12)", "quantity": "decimal(38,12)"}
 
 MACROS = texts.MACROS
+# Where a line stands in files of Parquet: its file, its number in it, and both in one.
+PLACE = f"file_index as line_file, file_row_number as line_number, (file_index::bigint << {PLACE_BITS}) + file_row_number as line_place"
 
 
 def _within_century(column: str) -> str:
@@ -170,11 +179,11 @@ def open_source(
             f"{files[0].file.name}: {form} files of this kind cannot be read yet; export as CSV or Parquet"
         )
     if used is not None:
-        _keep(con, opened, used(opened), spool)
+        opened = _keep(con, opened, used(opened), spool)
     return _with_reading(con, opened, files[0].shape) if form == "csv" else opened
 
 
-def _keep(con: duckdb.DuckDBPyConnection, opened: Source, columns: Sequence[str], spool: Path) -> None:
+def _keep(con: duckdb.DuckDBPyConnection, opened: Source, columns: Sequence[str], spool: Path) -> Source:
     """Reads these columns of the text once into Parquet, which takes the text's place behind the view."""
     kept = literal(str(spool / f"{opened.relation}-{uuid4().hex}.parquet"))
     listed = ", ".join(quote(name) for name in columns)
@@ -183,7 +192,8 @@ def _keep(con: duckdb.DuckDBPyConnection, opened: Source, columns: Sequence[str]
     con.execute(
         f"copy (select {listed} from {opened.relation}) to {kept} (format parquet, compression lz4, row_group_size {rows})"
     )
-    con.execute(f"create or replace temp view {opened.relation} as select * from read_parquet({kept})")
+    con.execute(f"create or replace temp view {opened.relation} as select *, {PLACE} from read_parquet({kept})")
+    return replace(opened, constants=_constants(con, f"[{kept}]", {name: name for name in columns}))
 
 
 def _with_reading(con: duckdb.DuckDBPyConnection, opened: Source, shape: Shape) -> Source:
@@ -207,8 +217,33 @@ def _open_parquet(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Rec
         if key and key not in columns:
             columns[key], headers[key] = kind, header
             select.append(f"{quote(header)} as {quote(key)}")
-    con.execute(f"create or replace temp view {name} as select {', '.join(select)} from {read}")
-    return Source(name, columns, headers, "parquet")
+    con.execute(f"create or replace temp view {name} as select {', '.join(select)}, {PLACE} from {read}")
+    return Source(name, columns, headers, "parquet", constants=_constants(con, _paths(files), headers))
+
+
+def _constants(con: duckdb.DuckDBPyConnection, paths: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """Of the columns by header those that the files' own statistics tell to be empty or zero on every line."""
+    found = con.execute(f"""
+        with chunks as (
+            select file_name, row_group_id, path_in_schema, stats_null_count, num_values, stats_min, stats_max
+            from parquet_metadata({paths})
+            where path_in_schema not like '%, %'
+        ),
+        spans as (
+            select path_in_schema, count(*) as chunk_count, min(stats_min) as least, max(stats_max) as most,
+                bool_and(coalesce(stats_null_count = num_values, false)) as is_null, bool_and(coalesce(stats_null_count = 0, false)) as has_no_null,
+                bool_and(coalesce(stats_min = stats_max, false)) as is_one_value
+            from chunks
+            group by path_in_schema
+        )
+        select path_in_schema, is_null
+        from spans
+        where is_null
+            or (is_one_value and has_no_null and try_cast(least as double) = 0 and try_cast(most as double) = 0
+                and chunk_count = (select count(distinct (file_name, row_group_id)) from chunks))
+    """).fetchall()
+    constants = {header: "null" if is_null else "0" for header, is_null in found}
+    return {name: constants[header] for name, header in headers.items() if header in constants}
 
 
 def _open_csv(con: duckdb.DuckDBPyConnection, name: str, files: Sequence[Recognised], spool: Path) -> Source:

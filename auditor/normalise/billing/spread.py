@@ -19,9 +19,9 @@ def spread(con: duckdb.DuckDBPyConnection, amounts: str, keys: str, days: str, h
     _slice_days(con, amounts)
     con.execute(f"""
         create or replace temp table {days} as
-        select charge_key, day_at::date as day, bill_day, {_SUMS}, sum(source_rows)::bigint as source_rows
+        select charge_key, day, bill_day, {_SUMS}, sum(source_rows)::bigint as source_rows
         from bill_days
-        group by charge_key, day_at, bill_day
+        group by charge_key, day, bill_day
         -- Negations meet what they cancel here; what is left of them is a charge.
         having not any_value(is_negation) or sum(BilledCost) <> 0
     """)
@@ -41,13 +41,13 @@ def _slice_days(con: duckdb.DuckDBPyConnection, amounts: str) -> None:
     kept = "charge_key, bill_day, hourly, is_negation, first_at, last_at"
     has_long = con.execute(f"select count(*) from {amounts} where last_at > first_at + interval 1 day").fetchone()
     short = f"""
-        select {kept}, date_trunc('day', first_at) as day_at, source_rows, {_listed(MEASURES)}
+        select {kept}, first_at::date as day, source_rows, {_listed(MEASURES)}
         from {amounts}
         where last_at <= first_at + interval 1 day
     """
     long = f"""
         union all
-        select {kept}, day_at, case when day_at = date_trunc('day', first_at) then source_rows else 0 end as source_rows,
+        select {kept}, day_at::date as day, case when day_at = date_trunc('day', first_at) then source_rows else 0 end as source_rows,
             {", ".join(_part_of_day(name, kind) for name, kind in _TYPES.items())}
         from (
             select
@@ -77,41 +77,44 @@ def _part_of_day(name: str, kind: str) -> str:
 
 def _slice_hours(con: duckdb.DuckDBPyConnection, keys: str, hours: str) -> None:
     """The flagged charges again by the hour; what covers a whole day or more stays a day, for the ledger to divide."""
+    con.execute(f"""
+        create or replace temp view hourly_days as
+        select bill_days.*, last_at >= first_at + interval 1 day as is_day
+        from bill_days
+        join {keys} as k using (charge_key)
+        where k.hourly and (usage_kind like 'accelerator.%' or CommitmentDiscountId is not null)
+    """)
+    takes_hours = "not is_day and last_at > first_at + interval 1 hour"
+    has_long = con.execute(f"select count(*) from hourly_days where {takes_hours}").fetchone()
+    measures = _listed(MEASURES)
+    whole = f"""
+        select charge_key, day, bill_day, {measures}, source_rows, case when is_day then day::timestamp else date_trunc('hour', first_at) end as hour, is_day
+        from hourly_days
+        where not ({takes_hours})
+    """
     parts = ", ".join(
-        f"case when hours is null then {name} when is_last then {name} - round({name}::double / hours, 12)::{kind} * (hours - 1) "
-        f"else round({name}::double / hours, 12)::{kind} end as {name}"
+        f"case when is_last then {name} - round({name}::double / hours, 12)::{kind} * (hours - 1) else round({name}::double / hours, 12)::{kind} end as {name}"
         for name, kind in _TYPES.items()
     )
+    sliced = f"""
+        union all
+        select charge_key, day, bill_day, {parts}, case when is_last then source_rows else 0 end as source_rows, hour, is_day
+        from (
+            select *, date_trunc('hour', first_at) + to_hours(slice) as hour, slice = hours - 1 as is_last
+            from (
+                select *, unnest(range(hours)) as slice
+                from (
+                    select *, ceil((epoch(last_at) - epoch(date_trunc('hour', first_at))) / 3600)::bigint as hours
+                    from hourly_days
+                    where {takes_hours}
+                )
+            )
+        )
+    """
     con.execute(f"""
         create or replace temp table {hours} as
-        with kept as (
-            select charge_key from {keys} where hourly and (usage_kind like 'accelerator.%' or CommitmentDiscountId is not null)
-        ),
-        flagged as (
-            select bill_days.*, case when last_at >= first_at + interval 1 day then 'day' else 'hour' end as grain
-            from bill_days
-            join kept using (charge_key)
-        ),
-        timed as (
-            select
-                *,
-                case when grain = 'day' then day_at else date_trunc('hour', first_at) end as first_hour,
-                case when grain = 'hour' and last_at > first_at + interval 1 hour
-                    then ceil((epoch(last_at) - epoch(date_trunc('hour', first_at))) / 3600)::bigint
-                end as hours
-            from flagged
-        ),
-        sliced as (
-            select * exclude (slice), first_hour + to_hours(slice) as hour, slice = hours - 1 as is_last
-            from (select *, unnest(range(hours)) as slice from timed where hours is not null)
-            union all
-            select *, first_hour as hour, true as is_last from timed where hours is null
-        ),
-        divided as (
-            select charge_key, bill_day, day_at, hour, grain, {parts}, case when is_last then source_rows else 0 end as source_rows
-            from sliced
-        )
-        select charge_key, day_at::date as day, bill_day, {_SUMS}, sum(source_rows)::bigint as source_rows, hour, grain
-        from divided
-        group by charge_key, day_at, bill_day, hour, grain
+        select charge_key, day, bill_day, {_SUMS}, sum(source_rows)::bigint as source_rows, hour, case when is_day then 'day' else 'hour' end as grain
+        from ({whole} {sliced if has_long and has_long[0] else ""})
+        group by charge_key, day, bill_day, hour, is_day
     """)
+    con.execute("drop view hourly_days")

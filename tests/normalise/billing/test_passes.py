@@ -1,6 +1,7 @@
 """Lines are told apart by the hash of what decides their key, and added up exactly."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import duckdb
 import pytest
 
 from auditor.lake import store
-from auditor.normalise.billing import passes
+from auditor.normalise.billing import passes, source
 from auditor.normalise.billing.passes import Lines
 from auditor.normalise.billing.source import Source
 
@@ -37,12 +38,14 @@ READ = Lines(
 @pytest.fixture
 def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     made = store.connect("256MiB", 1, tmp_path)
-    made.execute("""
-        create temp table bill as
-        select case when i % 3 = 0 then 'gpu-' else 'I-' end || i % 7 as resource, 'x' as team, map {'a': (i % 2)::varchar} as tags,
+    made.execute(f"""
+        copy (
+        select case when i % 3 = 0 then 'gpu-' else 'I-' end || i % 7 as resource, 'x' as team, map {{'a': (i % 2)::varchar}} as tags,
             timestamp '2026-10-31' + to_hours(i % 48) as start, '0.1' as cost
         from range(3000) as t(i)
+        ) to '{tmp_path}/bill.parquet' (format parquet, row_group_size 2048)
     """)
+    made.execute(f"create temp view bill as select *, {source.PLACE} from read_parquet('{tmp_path}/bill.parquet')")
     yield made
     made.close()
 
@@ -55,7 +58,7 @@ def test_the_columns_that_sql_reads_are_found_but_not_those_it_only_spells() -> 
 
 def test_every_line_is_in_the_sum_of_its_key_and_slot(con: duckdb.DuckDBPyConnection) -> None:
     passes.add_up(con, OPENED, READ)
-    by_facts = "select resource, tags, month, hourly, start_at, sum(amount), sum(source_rows)::bigint from bill_facts join bill_keys using (key) group by all"
+    by_facts = "select resource, tags, month, hourly, start_at, sum(amount), sum(source_rows)::bigint from bill_facts join bill_keys using (key_hash, other_hash) group by all"
     by_lines = """
         select lower(resource), to_json(tags)::varchar, date_trunc('month', start), starts_with(resource, 'gpu'),
             case when starts_with(resource, 'gpu') then start else date_trunc('day', start) end, sum(cost::decimal(30,12)), count(*)
@@ -75,13 +78,28 @@ def test_a_key_that_differs_by_the_month_of_the_line_is_one_a_month(con: duckdb.
     ).fetchone() == (4, 2)
 
 
-def test_keys_read_in_several_passes_are_the_same_keys(con: duckdb.DuckDBPyConnection) -> None:
-    marks = passes._marks(OPENED, READ)
-    found = []
-    for shares in (1, 8):
-        passes._collect_keys(con, OPENED, marks, shares)
-        found.append(
-            con.execute("select key_hash, other_hash, columns::varchar from found_keys order by all").fetchall()
-        )
-    assert found[0] == found[1]
-    assert len(found[0]) == len(set(found[0])) > 8
+def test_a_charge_of_more_than_ten_years_has_no_dates_but_a_day_on_the_bill(con: duckdb.DuckDBPyConnection) -> None:
+    passes.add_up(con, OPENED, replace(READ, end='"start" + interval 11 year'))
+    rows = con.execute(
+        "select start_at, end_at, bill_day is null, sum(source_rows)::bigint from bill_facts group by all"
+    )
+    assert rows.fetchall() == [(None, None, False, 3000)]
+
+
+def test_columns_that_others_decide_are_read_once_for_each_key(con: duckdb.DuckDBPyConnection) -> None:
+    passes.add_up(con, OPENED, READ)
+    apart = con.execute("select count(*) from bill_keys").fetchone()
+    passes.add_up(con, OPENED, replace(READ, implied=("tags",)))
+    together = con.execute("select count(*), count(tags) from bill_keys").fetchone()
+    assert apart is not None and together is not None
+    assert together[0] * 2 == apart[0]
+    assert together[1] == together[0]
+
+
+def test_a_measure_that_is_the_same_on_every_line_is_counted_not_read(con: duckdb.DuckDBPyConnection) -> None:
+    passes.add_up(
+        con,
+        OPENED,
+        replace(READ, measures={**READ.measures, "upfront": "0.5::decimal(30,12)", "net": "null::decimal(30,12)"}),
+    )
+    assert con.execute("select sum(upfront), count(net) from bill_facts").fetchone() == (Decimal(1500), 0)
