@@ -1,5 +1,6 @@
 """The invariants of settling, on generated findings."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.detect.rule import STAGES, Rule
+from auditor.assets import room
+from auditor.detect.rule import STAGES, Rule, load_rule
 from auditor.detect.settle import settle
 from auditor.finding import CONFIDENCES, Finding, Remedy
 
@@ -213,6 +215,15 @@ def test_of_exclusive_alternatives_the_best_counts_and_the_other_names_it() -> N
     best, other = settle([plan, spot], RULES)
     assert (best.id, best.monthly_savings_net, best.instead_of) == (spot.id, 60, ())
     assert (other.monthly_savings_net, other.instead_of) == (0, (spot.id,))
+
+
+def test_two_smaller_sizes_of_one_machine_are_not_both_saved() -> None:
+    rules = [load_rule(room("rules") / "gpu" / f"{stem}.sql") for stem in ("partly_idle_devices", "underused_instance")]
+    made = [
+        replace(finding(each.stage, savings=savings, group=each.exclusive_group, subject=each.id), rule_id=each.id)
+        for each, savings in zip(rules, (80, 30), strict=True)
+    ]
+    assert [each.monthly_savings_net for each in settle(made, rules)] == [80, 0]
 
 
 def test_what_a_commitment_pays_is_no_base_for_savings() -> None:
