@@ -163,7 +163,7 @@ left join resources on resources.provider = listed.provider and resources.Resour
 """
 
 # Utilisation by device and hour. A sum over devices is divided by their number, or unknown where nobody tells it. A sample of a series slower than an hour speaks for the hours up to the next one.
-# A MIG slice has no utilisation of its own but the activity of its SMs.
+# A MIG slice has no utilisation of its own but the activity of its SMs, and the GPU it is a part of reads 0.
 _UTILIZATION = """
 create or replace temp table device_utilization as
 with told as (
@@ -197,7 +197,12 @@ best as (
         hour,
         arg_min(
             struct_pack(samples := samples, expected := expected, mean_value := mean_value, max_value := max_value),
-            case metric when 'gpu.sm_active' then 2 when 'gpu.busy_devices' then 3 else 1 end
+            case
+                when metric = 'gpu.busy_devices' then 5
+                when metric = 'gpu.sm_active' then case when max_value > 0 then 2 else 4 end
+                when max_value > 0 then 1
+                else 3
+            end
         ) filter (where not starts_with(metric, 'gpu.memory_')) as activity,
         coalesce(
             max(max_value) filter (where metric = 'gpu.memory_used_ratio'),

@@ -86,6 +86,16 @@ def _join_parts(con: duckdb.DuckDBPyConnection) -> int:
     con.execute(
         f"""insert into metrics select {columns}, least(1, used / whole), unit_source from telemetry_shares where whole > 0"""
     )
+    # a partitioned GPU reads 0 itself while its slices work
+    con.execute(
+        """delete from metrics where metric in (select metric from telemetry_last_parts where combine = 'fallback' and value > 0)
+            and (resource_id, device, metric, cast(time as date)) in (
+                select (m.resource_id, m.device, m.metric, cast(m.time as date)) from metrics m
+                join (select distinct resource_id, device, metric, cast(time as date) as day from telemetry_last_parts
+                    where combine = 'fallback' and value > 0) f
+                    on f.resource_id = m.resource_id and f.device = m.device and f.metric = m.metric and f.day = cast(m.time as date)
+                group by all having max(m.value) = 0)"""
+    )
     con.execute(
         f"""insert into metrics
         with ranked as (

@@ -71,6 +71,15 @@ def test_devices_named_by_uuid_keep_their_names(lake: Lake) -> None:
     assert classes(lake) == [("0", "no_telemetry"), ("GPU-ab", "productive")]
 
 
+def test_the_zero_of_a_partitioned_gpu_does_not_hide_what_its_sms_do(lake: Lake) -> None:
+    billed_hour(lake, accelerator_count=2).samples(MACHINE, "gpu.utilization", five_minutes(0), device="0")
+    lake.samples(MACHINE, "gpu.sm_active", five_minutes(0.5), device="0")
+    lake.samples(MACHINE, "gpu.utilization", five_minutes(0.4), device="1")
+    lake.samples(MACHINE, "gpu.sm_active", five_minutes(0.01), device="1").build_ledger()
+    rows = lake.rows("select device, utilization_max from accelerator_hours order by device")
+    assert rows == [("0", 0.5), ("1", 0.4)]
+
+
 def test_more_reporting_slices_than_devices_share_the_hour(lake: Lake) -> None:
     billed_hour(lake)
     for slice_name in ("0/1", "0/2"):

@@ -73,6 +73,24 @@ def test_a_partitioned_gpu_is_as_busy_as_its_busiest_slice_and_its_device_utilis
     assert lake.rows("device, value") == [("0", 0.6), ("1", 0.4)]
 
 
+def test_the_zero_of_a_partitioned_gpu_does_not_hide_the_work_of_its_slices(lake):
+    """The collector asks for the whole devices only, and a partitioned one reads 0."""
+    lake.load(
+        lake.put(
+            "p.json",
+            matrix(
+                series("DCGM_FI_DEV_GPU_UTIL", [0, 0], hostname=NODE, gpu="0"),
+                series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", [0.6, 0], hostname=NODE, gpu="0", GPU_I_ID="7"),
+                series("DCGM_FI_DEV_GPU_UTIL", [0, 40], hostname=NODE, gpu="1"),
+                series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", [0.1, 0.9], hostname=NODE, gpu="1"),
+                series("DCGM_FI_DEV_GPU_UTIL", [0, 0], hostname=NODE, gpu="2"),
+                series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", [0, 0], hostname=NODE, gpu="2"),
+            ),
+        )
+    )
+    assert lake.rows("device, value") == [("0", 0), ("0", 0.6), ("1", 0), ("1", 0.4), ("2", 0), ("2", 0)]
+
+
 def test_memory_is_used_over_the_whole_across_files_and_pods(lake):
     labels = {"hostname": NODE, "gpu": "0"}
     lake.load(
