@@ -156,10 +156,7 @@ use_days as (
         false as by_metric,
         device_days.highest >= $max_utilization as active
     from device_days
-    left join invocation_days
-        on
-            device_days.provider = invocation_days.provider
-            and device_days.ResourceId = invocation_days.ResourceId
+    left join invocation_days using (provider, ResourceId)
     where
         device_days.sampled > 0
         and invocation_days.ResourceId is null
@@ -196,10 +193,7 @@ spells as (
             $window_start::date
         ) as first_day
     from subjects
-    inner join signals
-        on
-            subjects.provider = signals.provider
-            and subjects.ResourceId = signals.ResourceId
+    inner join signals using (provider, ResourceId)
     where subjects.last_day >= $window_end::date - 1  -- no longer billed is no longer there
 ),
 
@@ -222,16 +216,8 @@ idle as (
         $window_end::date - spells.first_day as idle_days,
         count(case when sampled_days.day is not null then 1 end) as sampled_days
     from billed
-    inner join spells
-        on
-            billed.provider = spells.provider
-            and billed.ResourceId = spells.ResourceId
-            and billed.BillingCurrency = spells.BillingCurrency
-    left join sampled_days
-        on
-            billed.provider = sampled_days.provider
-            and billed.ResourceId = sampled_days.ResourceId
-            and billed.day = sampled_days.day
+    inner join spells using (provider, ResourceId, BillingCurrency)
+    left join sampled_days using (provider, ResourceId, day)
     where billed.day >= spells.first_day
     group by billed.provider, billed.ResourceId, billed.BillingCurrency, spells.first_day, spells.by_metric, spells.last_active
 )

@@ -183,16 +183,8 @@ spells as (
         tails.BillingCurrency,
         min(tails.day) as first_day
     from tails
-    inner join machines
-        on
-            tails.provider = machines.provider
-            and tails.ResourceId = machines.ResourceId
-            and tails.BillingCurrency = machines.BillingCurrency
-    inner join last_work
-        on
-            tails.provider = last_work.provider
-            and tails.ResourceId = last_work.ResourceId
-            and tails.BillingCurrency = last_work.BillingCurrency
+    inner join machines using (provider, ResourceId, BillingCurrency)
+    inner join last_work using (provider, ResourceId, BillingCurrency)
     where
         tails.day > coalesce(last_work.day, $window_start::date - 1)
         -- the machine's own first day is a part of a day
@@ -228,11 +220,7 @@ idle as (
         sum(hours.covered_hours) / sum(hours.device_hours) as coverage,
         bool_or(hours.standby) as standby
     from hours
-    inner join spells
-        on
-            hours.provider = spells.provider
-            and hours.ResourceId = spells.ResourceId
-            and hours.BillingCurrency = spells.BillingCurrency
+    inner join spells using (provider, ResourceId, BillingCurrency)
     where hours.day >= spells.first_day
     group by hours.provider, hours.ResourceId, hours.BillingCurrency, spells.first_day
 ),
@@ -246,11 +234,7 @@ costs as (
         -- a block or reservation that the machine runs in goes on being billed without it, as a commitment does
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from charges
-    inner join spells
-        on
-            charges.provider = spells.provider
-            and charges.ResourceId = spells.ResourceId
-            and charges.BillingCurrency = spells.BillingCurrency
+    inner join spells using (provider, ResourceId, BillingCurrency)
     where charges.day >= spells.first_day and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 )
@@ -292,15 +276,8 @@ select
     idle.workload_kind,
     idle.standby
 from idle
-inner join costs
-    on
-        idle.provider = costs.provider
-        and idle.ResourceId = costs.ResourceId
-        and idle.BillingCurrency = costs.BillingCurrency
-left join instances
-    on
-        idle.provider = instances.provider
-        and idle.ResourceId = instances.ResourceId
+inner join costs using (provider, ResourceId, BillingCurrency)
+left join instances using (provider, ResourceId)
 where
     coalesce(instances.state, 'running') not in (
         'stopped', 'stopping', 'terminated', 'shutting-down', 'suspended', 'suspending', 'deallocated', 'deallocating', 'vm deallocated', 'deleted',

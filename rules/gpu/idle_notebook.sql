@@ -106,10 +106,7 @@ billed as (
         bool_or(coalesce(charges.usage_kind = 'accelerator.notebook', false) or (kept.ResourceId is not null and coalesce(charges.usage_kind like 'accelerator.%', false))) as ran,
         bool_or(coalesce(charges.standby, false)) as standby
     from charges
-    left join kept
-        on
-            charges.provider = kept.provider
-            and charges.ResourceId = kept.ResourceId
+    left join kept using (provider, ResourceId)
     where
         charges.ResourceId is not null
         and charges.day >= $window_start and charges.day < $window_end
@@ -204,14 +201,8 @@ spells as (
             $window_start::date
         ) as first_day
     from subjects
-    inner join signals
-        on
-            subjects.provider = signals.provider
-            and subjects.ResourceId = signals.ResourceId
-    left join kept
-        on
-            subjects.provider = kept.provider
-            and subjects.ResourceId = kept.ResourceId
+    inner join signals using (provider, ResourceId)
+    left join kept using (provider, ResourceId)
     where
         subjects.last_day >= $window_end::date - 1  -- no longer billed is no longer there
         and coalesce(lower(kept.state), '') not in ('stopped', 'stopping', 'deleting', 'deleted', 'suspended')
@@ -236,16 +227,8 @@ idle as (
         $window_end::date - spells.first_day as idle_days,
         count(case when sampled_days.day is not null then 1 end) as sampled_days
     from billed
-    inner join spells
-        on
-            billed.provider = spells.provider
-            and billed.ResourceId = spells.ResourceId
-            and billed.BillingCurrency = spells.BillingCurrency
-    left join sampled_days
-        on
-            billed.provider = sampled_days.provider
-            and billed.ResourceId = sampled_days.ResourceId
-            and billed.day = sampled_days.day
+    inner join spells using (provider, ResourceId, BillingCurrency)
+    left join sampled_days using (provider, ResourceId, day)
     where billed.day >= spells.first_day
     group by billed.provider, billed.ResourceId, billed.BillingCurrency, spells.first_day, spells.by_metric, spells.last_active
 )

@@ -214,10 +214,7 @@ offers as (
         1 - device_prices.device_hour_price / long_trained.device_hour_cost
         / (1 + $realised_gain::double * (device_prices.peak_tflops / inference_class.peak_tflops - 1)) as share
     from long_trained
-    inner join accelerator_peaks as inference_class
-        on
-            long_trained.provider = inference_class.provider
-            and long_trained.accelerator_model = inference_class.accelerator_model
+    inner join accelerator_peaks as inference_class using (provider, accelerator_model)
     inner join device_prices
         on
             long_trained.provider = device_prices.provider
@@ -243,11 +240,7 @@ costs as (
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from charges
-    inner join longest
-        on
-            charges.provider = longest.provider
-            and charges.ResourceId = longest.ResourceId
-            and charges.BillingCurrency = longest.BillingCurrency
+    inner join longest using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 ),
@@ -264,21 +257,9 @@ estimated as (
         greatest(coalesce(offers.share, 0), 0)::decimal(9, 8) as share,
         greatest(coalesce(offers.share_at_peak, $share_without_price), 0)::decimal(9, 8) as share_at_peak
     from long_trained
-    inner join longest
-        on
-            long_trained.provider = longest.provider
-            and long_trained.ResourceId = longest.ResourceId
-            and long_trained.BillingCurrency = longest.BillingCurrency
-    inner join costs
-        on
-            long_trained.provider = costs.provider
-            and long_trained.ResourceId = costs.ResourceId
-            and long_trained.BillingCurrency = costs.BillingCurrency
-    left join offers
-        on
-            long_trained.provider = offers.provider
-            and long_trained.ResourceId = offers.ResourceId
-            and long_trained.BillingCurrency = offers.BillingCurrency
+    inner join longest using (provider, ResourceId, BillingCurrency)
+    inner join costs using (provider, ResourceId, BillingCurrency)
+    left join offers using (provider, ResourceId, BillingCurrency)
 )
 
 select
@@ -330,14 +311,6 @@ select
     long_trained.workload_signal,
     long_trained.standby
 from estimated
-inner join long_trained
-    on
-        estimated.provider = long_trained.provider
-        and estimated.ResourceId = long_trained.ResourceId
-        and estimated.BillingCurrency = long_trained.BillingCurrency
-left join offers
-    on
-        estimated.provider = offers.provider
-        and estimated.ResourceId = offers.ResourceId
-        and estimated.BillingCurrency = offers.BillingCurrency
+inner join long_trained using (provider, ResourceId, BillingCurrency)
+left join offers using (provider, ResourceId, BillingCurrency)
 order by avoidable_cost desc, estimated.ResourceId asc

@@ -140,10 +140,7 @@ billed_tags as (
         charges.ResourceId,
         arg_max(charges.Tags, (charges.day, charges.Tags::varchar)) as Tags
     from charges
-    inner join nodes
-        on
-            charges.provider = nodes.provider
-            and charges.ResourceId = nodes.ResourceId
+    inner join nodes using (provider, ResourceId)
     where charges.accelerator_model is not null and charges.Tags is not null
     group by charges.provider, charges.ResourceId
 ),
@@ -160,10 +157,7 @@ tag_texts as (
         instances.ResourceId,
         instances.Tags
     from instances
-    inner join nodes
-        on
-            instances.provider = nodes.provider
-            and instances.ResourceId = nodes.ResourceId
+    inner join nodes using (provider, ResourceId)
     where instances.Tags is not null
 ),
 
@@ -248,14 +242,8 @@ member_hours as (
         instances.has_rdma,
         instances.placement_group
     from node_hours
-    left join best_labels
-        on
-            node_hours.provider = best_labels.provider
-            and node_hours.ResourceId = best_labels.ResourceId
-    left join instances
-        on
-            node_hours.provider = instances.provider
-            and node_hours.ResourceId = instances.ResourceId
+    left join best_labels using (provider, ResourceId)
+    left join instances using (provider, ResourceId)
     where coalesce(node_hours.job, best_labels.label) is not null
 ),
 
@@ -345,11 +333,7 @@ member_costs as (
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from members
-    inner join charges
-        on
-            members.provider = charges.provider
-            and members.ResourceId = charges.ResourceId
-            and members.BillingCurrency = charges.BillingCurrency
+    inner join charges using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by
         members.provider, members.SubAccountId, members.RegionId, members.BillingCurrency, members.label, members.ResourceId, members.zone, members.machine_type,
@@ -379,11 +363,7 @@ sent as (
         metric_hours.ResourceId,
         avg(metric_hours.sum_value) as hourly_bytes
     from metric_hours
-    inner join node_hours
-        on
-            metric_hours.provider = node_hours.provider
-            and metric_hours.ResourceId = node_hours.ResourceId
-            and metric_hours.hour = node_hours.hour
+    inner join node_hours using (provider, ResourceId, hour)
     where metric_hours.metric = 'net.sent_bytes'
     group by metric_hours.provider, metric_hours.ResourceId
 ),

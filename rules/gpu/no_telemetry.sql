@@ -164,11 +164,7 @@ select
     machines.accelerator_hours,
     round(machines.coverage, 4) as coverage
 from machines
-inner join resource_cost
-    on
-        machines.provider = resource_cost.provider
-        and machines.ResourceId = resource_cost.ResourceId
-        and machines.BillingCurrency = resource_cost.BillingCurrency
+inner join resource_cost using (provider, ResourceId, BillingCurrency)
 where
     machines.coverage < $min_coverage
     and machines.accelerator_hours > 0

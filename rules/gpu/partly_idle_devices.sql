@@ -4,7 +4,6 @@ title  = "Some devices of a machine never work while others do"
 status = "stable"
 stage  = "resize"
 clouds = ["aws", "gcp", "azure"]
-exclusive_group = "machine size"
 
 why = """
 A machine with eight accelerators is billed for eight. Work that was written for one or two devices leaves the others
@@ -156,11 +155,7 @@ smaller as (
         arg_min(small.machine_type, (small.price, small.machine_type)) as smaller_type,
         min(small.price / current_size.price) as price_ratio
     from machines
-    inner join sizes as current_size
-        on
-            machines.provider = current_size.provider
-            and machines.RegionId = current_size.RegionId
-            and machines.machine_type = current_size.machine_type
+    inner join sizes as current_size using (provider, RegionId, machine_type)
     inner join sizes as small
         on
             current_size.provider = small.provider
@@ -219,20 +214,9 @@ select
     machines.job,
     machines.standby
 from machines
-inner join resource_cost
-    on
-        machines.provider = resource_cost.provider
-        and machines.ResourceId = resource_cost.ResourceId
-        and machines.BillingCurrency = resource_cost.BillingCurrency
-left join smaller
-    on
-        machines.provider = smaller.provider
-        and machines.ResourceId = smaller.ResourceId
-        and machines.BillingCurrency = smaller.BillingCurrency
-left join instances
-    on
-        machines.provider = instances.provider
-        and machines.ResourceId = instances.ResourceId
+inner join resource_cost using (provider, ResourceId, BillingCurrency)
+left join smaller using (provider, ResourceId, BillingCurrency)
+left join instances using (provider, ResourceId)
 where
     machines.used_devices > 0
     and machines.used_devices < machines.devices

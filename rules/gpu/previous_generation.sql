@@ -250,11 +250,7 @@ costs as (
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from charges
-    inner join steady
-        on
-            charges.provider = steady.provider
-            and charges.ResourceId = steady.ResourceId
-            and charges.BillingCurrency = steady.BillingCurrency
+    inner join steady using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 ),
@@ -287,11 +283,7 @@ judged as (
         greatest(coalesce(best.share, 0), 0)::decimal(9, 8) as share,
         greatest(coalesce(best.share_at_peak, $share_without_price), 0)::decimal(9, 8) as share_at_peak
     from steady
-    inner join best
-        on
-            steady.provider = best.provider
-            and steady.ResourceId = best.ResourceId
-            and steady.BillingCurrency = best.BillingCurrency
+    inner join best using (provider, ResourceId, BillingCurrency)
     where case when best.device_hour_price is null then best.far_behind else best.share >= $min_saving end
 )
 
@@ -333,9 +325,5 @@ select
     judged.workload_kind,
     judged.standby
 from judged
-inner join costs
-    on
-        judged.provider = costs.provider
-        and judged.ResourceId = costs.ResourceId
-        and judged.BillingCurrency = costs.BillingCurrency
+inner join costs using (provider, ResourceId, BillingCurrency)
 order by avoidable_cost desc, judged.ResourceId asc

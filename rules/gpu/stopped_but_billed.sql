@@ -131,14 +131,8 @@ stopped as (
         -- Azure's word for stopped inside the guest: the machine keeps its host and its price
         instances.provider = 'azure' and not contains(instances.state, 'deallocated') as keeps_its_price
     from instances
-    left join accelerator_types
-        on
-            instances.provider = accelerator_types.provider
-            and instances.machine_type = accelerator_types.machine_type
-    left join had_accelerators
-        on
-            instances.provider = had_accelerators.provider
-            and instances.ResourceId = had_accelerators.ResourceId
+    left join accelerator_types using (provider, machine_type)
+    left join had_accelerators using (provider, ResourceId)
     where
         (
             instances.state in ('stopped', 'suspended', 'deallocated', 'vm stopped', 'vm deallocated', 'powerstate/stopped', 'powerstate/deallocated')
@@ -243,10 +237,7 @@ ran as (
         charges.ResourceId,
         max(charges.day) as last_day
     from charges
-    inner join stopped
-        on
-            charges.provider = stopped.provider
-            and charges.ResourceId = stopped.ResourceId
+    inner join stopped using (provider, ResourceId)
     where
         (starts_with(charges.usage_kind, 'accelerator.') or starts_with(charges.usage_kind, 'compute.'))
         and charges.usage_kind not in ('accelerator.reserved_unused', 'compute.reserved_unused', 'compute.reservation')
@@ -272,10 +263,7 @@ spells as (
         stopped.stopped_at is not null or ran.last_day is not null as knows_its_stop,
         ran.last_day as last_run_day
     from stopped
-    left join ran
-        on
-            stopped.provider = ran.provider
-            and stopped.ResourceId = ran.ResourceId
+    left join ran using (provider, ResourceId)
 ),
 
 cost as (
@@ -297,10 +285,7 @@ cost as (
         max(charges.day) as last_day,
         bool_or(coalesce(charges.standby, false)) as standby
     from billed_parts
-    inner join spells
-        on
-            billed_parts.provider = spells.provider
-            and billed_parts.ResourceId = spells.ResourceId
+    inner join spells using (provider, ResourceId)
     inner join charges
         on
             billed_parts.provider = charges.provider
@@ -347,10 +332,7 @@ select
     cost.machine_cost,
     cost.standby
 from cost
-inner join stopped
-    on
-        cost.provider = stopped.provider
-        and cost.ResourceId = stopped.ResourceId
+inner join stopped using (provider, ResourceId)
 where
     cost.first_day <= $window_end::date - $idle_days
     and cost.effective_cost > 0

@@ -4,7 +4,6 @@ title  = "Accelerator machine works far below its size"
 status = "stable"
 stage  = "resize"
 clouds = ["aws", "gcp", "azure"]
-exclusive_group = "machine size"
 
 why = """
 A machine that works at times but never hard fits into a smaller one, or leaves room for a second tenant."""
@@ -158,11 +157,7 @@ smaller as (
         arg_max(small.machine_type, (small.price, small.machine_type)) as smaller_type,
         max(small.price / current_size.price) as price_ratio
     from machines
-    inner join sizes as current_size
-        on
-            machines.provider = current_size.provider
-            and machines.RegionId = current_size.RegionId
-            and machines.machine_type = current_size.machine_type
+    inner join sizes as current_size using (provider, RegionId, machine_type)
     inner join sizes as small
         on
             current_size.provider = small.provider
@@ -220,20 +215,9 @@ select
     machines.job,
     machines.standby
 from machines
-inner join resource_cost
-    on
-        machines.provider = resource_cost.provider
-        and machines.ResourceId = resource_cost.ResourceId
-        and machines.BillingCurrency = resource_cost.BillingCurrency
-left join smaller
-    on
-        machines.provider = smaller.provider
-        and machines.ResourceId = smaller.ResourceId
-        and machines.BillingCurrency = smaller.BillingCurrency
-left join instances
-    on
-        machines.provider = instances.provider
-        and machines.ResourceId = instances.ResourceId
+inner join resource_cost using (provider, ResourceId, BillingCurrency)
+left join smaller using (provider, ResourceId, BillingCurrency)
+left join instances using (provider, ResourceId)
 where
     machines.used_devices > 0  -- a machine without any work is idle, which is another finding
     and machines.p95_busiest < $max_p95

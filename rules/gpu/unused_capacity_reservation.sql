@@ -129,10 +129,7 @@ select
     reservations.ends_at,
     unused.standby
 from unused
-left join reservations
-    on
-        unused.provider = reservations.provider
-        and unused.ResourceId = reservations.ResourceId
+left join reservations using (provider, ResourceId)
 where
     unused.effective_cost > 0
     and unused.unused_days >= $idle_days

@@ -274,6 +274,5 @@ select
     (stores.sent_bytes / 1000000000)::decimal(30, 3) as sent_gigabytes,
     stores.standby
 from stores
-join readers
-    on stores.provider = readers.provider and stores.ResourceId = readers.ResourceId and stores.BillingCurrency = readers.BillingCurrency
+join readers using (provider, ResourceId, BillingCurrency)
 order by stores.effective_cost desc, stores.ResourceId asc

@@ -115,11 +115,7 @@ days as (
         billed.ran,
         billed.billed_bytes > 0 or coalesce(seen.bytes, 0) > 0 as busy
     from billed
-    left join seen
-        on
-            billed.provider = seen.provider
-            and billed.ResourceId = seen.ResourceId
-            and billed.day = seen.day
+    left join seen using (provider, ResourceId, day)
 ),
 
 spells as (
@@ -151,11 +147,7 @@ idle as (
         bool_or(billed.standby) as standby,
         $window_end::date - spells.first_day as idle_days
     from billed
-    inner join spells
-        on
-            billed.provider = spells.provider
-            and billed.ResourceId = spells.ResourceId
-            and billed.BillingCurrency = spells.BillingCurrency
+    inner join spells using (provider, ResourceId, BillingCurrency)
     where
         billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there

@@ -118,10 +118,7 @@ days as (
             else billed.in_use
         end as busy
     from billed
-    left join held
-        on
-            billed.provider = held.provider
-            and billed.ResourceId = held.ResourceId
+    left join held using (provider, ResourceId)
 ),
 
 spells as (
@@ -153,11 +150,7 @@ idle as (
         bool_or(billed.standby) as standby,
         $window_end::date - spells.first_day as idle_days
     from billed
-    inner join spells
-        on
-            billed.provider = spells.provider
-            and billed.ResourceId = spells.ResourceId
-            and billed.BillingCurrency = spells.BillingCurrency
+    inner join spells using (provider, ResourceId, BillingCurrency)
     where
         billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there
@@ -183,10 +176,7 @@ select
     idle.idle_days,
     idle.standby
 from idle
-left join held
-    on
-        idle.provider = held.provider
-        and idle.ResourceId = held.ResourceId
+left join held using (provider, ResourceId)
 where
     idle.idle_days >= $idle_days
     and idle.effective_cost > 0

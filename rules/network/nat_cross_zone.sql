@@ -146,11 +146,9 @@ gateways as (
         coalesce(clients.busy_zones, list_filter(coalesce(places.client_zones, []), lambda zone: zone <> places.gateway_zone)) as other_zones,
         places.gateway_zone is not null and len(places.client_zones) > 0 as is_placed
     from crossing
-    join nat_ids
-        on crossing.provider = nat_ids.provider and crossing.ResourceId = nat_ids.ResourceId and crossing.BillingCurrency = nat_ids.BillingCurrency
+    join nat_ids using (provider, ResourceId, BillingCurrency)
     left join places on crossing.provider = places.provider and crossing.ResourceId = places.ResourceId
-    left join clients
-        on crossing.provider = clients.provider and crossing.ResourceId = clients.ResourceId and crossing.BillingCurrency = clients.BillingCurrency
+    left join clients using (provider, ResourceId, BillingCurrency)
     where not coalesce(places.is_regional, false)  -- it stands in every zone, so nothing reaches it from another one
 ),
 

@@ -134,10 +134,8 @@ days as (
         billed.ran,
         greatest(coalesce(billed_bytes.carried_bytes, 0), coalesce(seen_bytes.carried_bytes, 0)) as carried_bytes
     from billed
-    left join billed_bytes
-        on billed.provider = billed_bytes.provider and billed.ResourceId = billed_bytes.ResourceId and billed.day = billed_bytes.day
-    left join seen_bytes
-        on billed.provider = seen_bytes.provider and billed.ResourceId = seen_bytes.ResourceId and billed.day = seen_bytes.day
+    left join billed_bytes using (provider, ResourceId, day)
+    left join seen_bytes using (provider, ResourceId, day)
 ),
 
 spells as (
@@ -171,10 +169,8 @@ idle as (
         bool_or(seen_bytes.carried_bytes is not null) as is_measured,
         $window_end::date - spells.first_day as idle_days
     from billed
-    join spells
-        on billed.provider = spells.provider and billed.ResourceId = spells.ResourceId and billed.BillingCurrency = spells.BillingCurrency
-    left join seen_bytes
-        on billed.provider = seen_bytes.provider and billed.ResourceId = seen_bytes.ResourceId and billed.day = seen_bytes.day
+    join spells using (provider, ResourceId, BillingCurrency)
+    left join seen_bytes using (provider, ResourceId, day)
     where
         billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there

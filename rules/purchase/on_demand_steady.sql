@@ -213,11 +213,7 @@ weighed as (
             when own_discounts.discount is not null then 'own commitments on ' || families.machine_family || ' in the bill'
         end as price_source
     from running
-    join resource_cost
-        on
-            running.provider = resource_cost.provider
-            and running.ResourceId = resource_cost.ResourceId
-            and running.BillingCurrency = resource_cost.BillingCurrency
+    join resource_cost using (provider, ResourceId, BillingCurrency)
     left join discounts
         on
             running.provider = discounts.provider

@@ -194,12 +194,7 @@ own_ratios as (
         spot.BillingCurrency,
         least(spot.hourly_rate / on_demand.hourly_rate, 1) as ratio
     from paid_rates as spot
-    join paid_rates as on_demand
-        on
-            spot.provider = on_demand.provider
-            and spot.RegionId = on_demand.RegionId
-            and spot.machine_type = on_demand.machine_type
-            and spot.BillingCurrency = on_demand.BillingCurrency
+    join paid_rates as on_demand using (provider, RegionId, machine_type, BillingCurrency)
     where spot.purchase_option = 'spot' and on_demand.purchase_option = 'on_demand' and spot.hourly_rate > 0 and on_demand.hourly_rate > 0
 ),
 
@@ -284,27 +279,15 @@ priced as (
             else device_ratios.price_source
         end as price_source
     from training
-    inner join resource_cost
-        on
-            training.provider = resource_cost.provider
-            and training.ResourceId = resource_cost.ResourceId
-            and training.BillingCurrency = resource_cost.BillingCurrency
-    left join machine_ratios
-        on
-            training.provider = machine_ratios.provider
-            and training.RegionId = machine_ratios.RegionId
-            and training.machine_type = machine_ratios.machine_type
+    inner join resource_cost using (provider, ResourceId, BillingCurrency)
+    left join machine_ratios using (provider, RegionId, machine_type)
     left join own_ratios
         on
             training.provider = own_ratios.provider
             and training.RegionId = own_ratios.RegionId
             and lower(training.machine_type) = own_ratios.machine_type
             and training.BillingCurrency = own_ratios.BillingCurrency
-    left join model_ratios
-        on
-            training.provider = model_ratios.provider
-            and training.RegionId = model_ratios.RegionId
-            and training.accelerator_model = model_ratios.accelerator_model
+    left join model_ratios using (provider, RegionId, accelerator_model)
     left join families
         on
             training.provider = families.provider
@@ -315,11 +298,7 @@ priced as (
             and training.RegionId = family_ratios.RegionId
             and families.machine_family = family_ratios.machine_family
             and training.BillingCurrency = family_ratios.BillingCurrency
-    left join device_ratios
-        on
-            training.provider = device_ratios.provider
-            and training.ResourceId = device_ratios.ResourceId
-            and training.BillingCurrency = device_ratios.BillingCurrency
+    left join device_ratios using (provider, ResourceId, BillingCurrency)
 ),
 
 weighed as (

@@ -187,11 +187,7 @@ jobs_run as (
         max(machines.run_hours) as longest_run_hours,
         sum(resource_cost.effective_cost) as effective_cost
     from machines
-    join resource_cost
-        on
-            machines.provider = resource_cost.provider
-            and machines.ResourceId = resource_cost.ResourceId
-            and machines.BillingCurrency = resource_cost.BillingCurrency
+    join resource_cost using (provider, ResourceId, BillingCurrency)
     group by machines.provider, machines.SubAccountId, machines.BillingCurrency, machines.job
 ),
 

@@ -148,11 +148,7 @@ priced as (
         (training.machine_hours::double * machine_prices.commit_1y::double)::decimal(30, 12) as commitment_cost,
         (training.machine_hours::double * coalesce(machine_prices.commit_3y, machine_prices.commit_1y)::double)::decimal(30, 12) as long_commitment_cost
     from training
-    join resource_cost
-        on
-            training.provider = resource_cost.provider
-            and training.ResourceId = resource_cost.ResourceId
-            and training.BillingCurrency = resource_cost.BillingCurrency
+    join resource_cost using (provider, ResourceId, BillingCurrency)
     left join machine_prices
         on
             training.provider = machine_prices.provider

@@ -121,8 +121,10 @@ account_days as (
     qualify effective_cost >= 0.1 * median(effective_cost) over (partition by provider, SubAccountId, BillingCurrency)
 ),
 
+-- a slice in which something may have happened, and the number that stands for its six names from here on
 series as (
     select
+        row_number() over (order by daily.provider, daily.SubAccountId, daily.BillingCurrency, daily.rank, daily.service, daily.sku) as series_id,
         daily.provider,
         daily.SubAccountId,
         daily.BillingCurrency,
@@ -137,23 +139,16 @@ series as (
             and daily.SubAccountId is not distinct from account_days.SubAccountId
             and daily.BillingCurrency = account_days.BillingCurrency
             and daily.day = account_days.day
-    group by all
+    group by daily.provider, daily.SubAccountId, daily.BillingCurrency, daily.rank, daily.service, daily.sku
     having max(daily.effective_cost) >= $min_excess
 ),
 
 grid as (
     select
-        series.provider,
-        series.SubAccountId,
-        series.BillingCurrency,
-        series.rank,
-        series.service,
-        series.sku,
+        series.series_id,
         account_days.day,
         coalesce(daily.effective_cost, 0) as effective_cost,
-        row_number() over (
-            partition by series.provider, series.SubAccountId, series.BillingCurrency, series.rank, series.service, series.sku order by account_days.day
-        ) as day_number
+        row_number() over (partition by series.series_id order by account_days.day) as day_number
     from series
     join account_days
         on
@@ -174,12 +169,7 @@ grid as (
 
 judged as (
     select
-        this.provider,
-        this.SubAccountId,
-        this.BillingCurrency,
-        this.rank,
-        this.service,
-        this.sku,
+        this.series_id,
         this.day,
         this.effective_cost,
         count(*) filter (where past.day >= this.day - $baseline_days::integer) as history,
@@ -214,12 +204,7 @@ judged as (
     from grid as this
     join grid as past
         on
-            this.provider = past.provider
-            and this.SubAccountId is not distinct from past.SubAccountId
-            and this.BillingCurrency = past.BillingCurrency
-            and this.rank = past.rank
-            and this.service is not distinct from past.service
-            and this.sku is not distinct from past.sku
+            this.series_id = past.series_id
             and this.day > past.day
             and this.day - $history_days::integer <= past.day
     where
@@ -228,111 +213,51 @@ judged as (
     group by all
 ),
 
-levels as (
-    select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
-        day,
-        effective_cost,
-        history,
-        usual,
-        deviation,
-        recent,
-        recent_deviation,
-        high,
-        same_weekdays,
-        usual_weekday,
-        comes_every_month,
-        has_fellow,
-        coalesce(recent_low > 0 and recent_low >= earlier * $lasting_ratio and recent > usual_weekday, false) as has_risen
-    from judged
-),
-
 compared as (
     select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
+        series_id,
         day,
         effective_cost,
         high,
-        case when has_risen then recent_deviation else deviation end as deviation,
+        coalesce(recent_low > 0 and recent_low >= earlier * $lasting_ratio and recent > usual_weekday, false) as has_risen,
+        case when has_risen then recent_deviation else deviation end as usual_deviation,
         (case when has_risen then recent when same_weekdays >= 3 then usual_weekday else usual end)::decimal(30, 12) as usual_cost
-    from levels
+    from judged
     where
         history >= $min_history
         and not comes_every_month
         and (has_fellow or (day <> last_day(day) and dayofmonth(day) <> 1))
 ),
 
+-- a rise that goes on in steps is one rise
 flagged as (
     select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
+        series_id,
         day,
         effective_cost,
-        usual_cost
+        usual_cost,
+        coalesce(day - lag(day) over (partition by series_id order by day) > $lasting_days, true)::integer as begins
     from compared
     where
         effective_cost - usual_cost >= $min_excess
         and effective_cost >= usual_cost * $min_ratio
-        and effective_cost - usual_cost >= deviation * 1.4826 * $min_sigmas
+        and effective_cost - usual_cost >= usual_deviation * 1.4826 * $min_sigmas
         and effective_cost >= high * 1.25  -- peaks that come now and then are usual too
-),
-
--- a rise that goes on in steps is one rise
-steps as (
-    select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
-        day,
-        effective_cost,
-        usual_cost,
-        coalesce(
-            day - lag(day) over (partition by provider, SubAccountId, BillingCurrency, rank, service, sku order by day) > $lasting_days, true
-        )::integer as begins
-    from flagged
 ),
 
 numbered as (
     select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
+        series_id,
         day,
         effective_cost,
         usual_cost,
-        sum(begins) over (partition by provider, SubAccountId, BillingCurrency, rank, service, sku order by day) as episode
-    from steps
+        sum(begins) over (partition by series_id order by day) as episode
+    from flagged
 ),
 
 peaks as (
     select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
-        episode,
+        series_id,
         min(day) as first_day,
         max(day) as last_day,
         count(*) as days,
@@ -340,44 +265,37 @@ peaks as (
         sum(usual_cost) as usual_cost,
         min_by(usual_cost, day) as former_cost
     from numbered
-    group by provider, SubAccountId, BillingCurrency, rank, service, sku, episode
+    group by series_id, episode
 ),
 
 -- what came after tells an outlier from a new level
 episodes as (
     select
-        peaks.provider,
-        peaks.SubAccountId,
-        peaks.BillingCurrency,
-        peaks.rank,
-        peaks.service,
-        peaks.sku,
+        peaks.series_id,
         peaks.first_day,
         peaks.last_day,
         peaks.days,
         peaks.effective_cost,
         peaks.usual_cost,
+        series.provider,
+        series.SubAccountId,
+        series.BillingCurrency,
+        series.rank,
+        series.service,
+        series.sku,
         coalesce(
-            count(grid.day) >= $lasting_days and median(grid.effective_cost) >= greatest(peaks.former_cost, 0.01) * $lasting_ratio, false
+            count(grid.day) >= $lasting_days and median(grid.effective_cost) >= greatest(any_value(peaks.former_cost), 0.01) * $lasting_ratio, false
         ) as stays
     from peaks
-    left join grid
-        on
-            peaks.provider = grid.provider
-            and peaks.SubAccountId is not distinct from grid.SubAccountId
-            and peaks.BillingCurrency = grid.BillingCurrency
-            and peaks.rank = grid.rank
-            and peaks.service is not distinct from grid.service
-            and peaks.sku is not distinct from grid.sku
-            and peaks.last_day < grid.day
-    group by
-        peaks.provider, peaks.SubAccountId, peaks.BillingCurrency, peaks.rank, peaks.service, peaks.sku, peaks.first_day, peaks.last_day, peaks.days,
-        peaks.effective_cost, peaks.usual_cost, peaks.former_cost
+    join series using (series_id)
+    left join grid on peaks.series_id = grid.series_id and peaks.last_day < grid.day
+    group by all
 ),
 
 -- one cause is told once, where it shows best: the service before its accelerators, both before the account
 told as (
     select
+        episodes.series_id,
         episodes.provider,
         episodes.SubAccountId,
         episodes.BillingCurrency,
@@ -405,12 +323,7 @@ told as (
 
 usages as (
     select
-        told.provider,
-        told.SubAccountId,
-        told.BillingCurrency,
-        told.rank,
-        told.service,
-        told.sku,
+        told.series_id,
         told.first_day,
         sliced.usage,
         sliced.ResourceId,
@@ -426,23 +339,18 @@ usages as (
             and (told.service is null or told.service = sliced.ServiceName)
             and (told.sku is null or told.sku = sliced.sku)
             and told.first_day = sliced.day
-    group by told.provider, told.SubAccountId, told.BillingCurrency, told.rank, told.service, told.sku, told.first_day, sliced.usage, sliced.ResourceId
+    group by told.series_id, told.first_day, sliced.usage, sliced.ResourceId
 ),
 
 dearest as (
     select
-        provider,
-        SubAccountId,
-        BillingCurrency,
-        rank,
-        service,
-        sku,
+        series_id,
         first_day,
         arg_max(usage, (effective_cost, usage)) as dearest_usage,
         arg_max(ResourceId, (effective_cost, ResourceId)) as dearest_resource,
         case when count(distinct RegionId) = 1 then max(RegionId) end as RegionId
     from usages
-    group by provider, SubAccountId, BillingCurrency, rank, service, sku, first_day
+    group by series_id, first_day
 )
 
 select
@@ -482,13 +390,5 @@ select
     dearest.dearest_usage,
     dearest.dearest_resource
 from told
-left join dearest
-    on
-        told.provider = dearest.provider
-        and told.SubAccountId is not distinct from dearest.SubAccountId
-        and told.BillingCurrency = dearest.BillingCurrency
-        and told.rank = dearest.rank
-        and told.service is not distinct from dearest.service
-        and told.sku is not distinct from dearest.sku
-        and told.first_day = dearest.first_day
+left join dearest using (series_id, first_day)
 order by excess_cost desc, subject asc

@@ -98,11 +98,7 @@ costs as (
         max(charges.owner) as owner_on_bill,
         sum(charges.EffectiveCost) as effective_cost
     from charges
-    inner join accelerators
-        on
-            charges.provider = accelerators.provider
-            and charges.ResourceId = accelerators.ResourceId
-            and charges.BillingCurrency = accelerators.BillingCurrency
+    inner join accelerators using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 ),
@@ -133,10 +129,7 @@ select
     costs.machine_type,
     costs.accelerator_model
 from costs
-left join owners
-    on
-        costs.provider = owners.provider
-        and costs.ResourceId = owners.ResourceId
+left join owners using (provider, ResourceId)
 where
     costs.owner_on_bill is null
     and owners.owner_in_inventory is null

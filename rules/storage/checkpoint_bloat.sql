@@ -248,14 +248,8 @@ judged as (
             'ch(ec)?k-?p(oin)?t|snapshot|train|model|weight|dataset|corpus|corpora|artifact|experiment|run|mlflow|wandb|finetun|llm'
         ) as is_named_so
     from grown
-    inner join costs
-        on
-            grown.provider = costs.provider
-            and grown.ResourceId = costs.ResourceId
-    left join buckets
-        on
-            grown.provider = buckets.provider
-            and grown.ResourceId = buckets.ResourceId
+    inner join costs using (provider, ResourceId)
+    left join buckets using (provider, ResourceId)
     where
         grown.growth >= $min_growth
         and not coalesce(buckets.has_lifecycle, false)

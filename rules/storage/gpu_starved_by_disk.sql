@@ -128,10 +128,7 @@ disk_series as (
         metric_hours.mean_value,
         metric_hours.p95_value
     from metric_hours
-    inner join machines
-        on
-            metric_hours.provider = machines.provider
-            and metric_hours.ResourceId = machines.ResourceId
+    inner join machines using (provider, ResourceId)
     where metric_hours.metric in ('disk.throughput_ratio', 'disk.iops_ratio')
     union all
     select
@@ -143,10 +140,7 @@ disk_series as (
         metric_hours.mean_value,
         metric_hours.p95_value
     from metric_hours
-    inner join volumes
-        on
-            metric_hours.provider = volumes.provider
-            and metric_hours.ResourceId = volumes.ResourceId
+    inner join volumes using (provider, ResourceId)
     inner join machines
         on
             volumes.provider = machines.provider
@@ -194,11 +188,7 @@ judged_hours as (
             saturated.pressure is not null and machine_hours.utilization < $max_starved_utilization and machine_hours.highest >= $max_utilization, false
         ) as is_starved
     from machine_hours
-    left join saturated
-        on
-            machine_hours.provider = saturated.provider
-            and machine_hours.ResourceId = saturated.ResourceId
-            and machine_hours.hour = saturated.hour
+    left join saturated using (provider, ResourceId, hour)
 ),
 
 starved as (
@@ -260,11 +250,7 @@ costs as (
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from charges
-    inner join starved
-        on
-            charges.provider = starved.provider
-            and charges.ResourceId = starved.ResourceId
-            and charges.BillingCurrency = starved.BillingCurrency
+    inner join starved using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 ),
@@ -286,11 +272,7 @@ measured as (
         disks.volume_type,
         disks.provisioned_mibps
     from starved
-    left join disks
-        on
-            starved.provider = disks.provider
-            and starved.ResourceId = disks.ResourceId
-            and starved.BillingCurrency = disks.BillingCurrency
+    left join disks using (provider, ResourceId, BillingCurrency)
     where starved.starved_utilization > 0
 ),
 
@@ -313,16 +295,8 @@ valued as (
             0
         ) as regained_cost
     from measured
-    inner join starved
-        on
-            measured.provider = starved.provider
-            and measured.ResourceId = starved.ResourceId
-            and measured.BillingCurrency = starved.BillingCurrency
-    inner join costs
-        on
-            measured.provider = costs.provider
-            and measured.ResourceId = costs.ResourceId
-            and measured.BillingCurrency = costs.BillingCurrency
+    inner join starved using (provider, ResourceId, BillingCurrency)
+    inner join costs using (provider, ResourceId, BillingCurrency)
 )
 
 select
@@ -338,13 +312,14 @@ select
     valued.regained_cost as avoidable_high,
     -- samples above five minutes do not show that devices and disk waited in the same minutes
     case when starved.samples_an_hour >= 12 and starved.input_wait >= $min_input_wait then 'high' else 'medium' end as confidence,
+    -- rounded before they are written: the order in which hours were added up must not decide a last digit
     format(
         'in {} of {} running hours its devices work at {:.1f} % while disk {} is at {:.1f} % of its limit; {:.1f} % in the other hours',
-        starved.starved_hours, starved.running_hours, 100 * starved.starved_utilization,
-        coalesce(regexp_extract(coalesce(valued.volume_id, nullif(starved.disk, '')), '[^/:]+$'), '(unnamed)'), 100 * starved.storage_pressure,
-        100 * valued.full_utilization
+        starved.starved_hours, starved.running_hours, round(100 * starved.starved_utilization, 6),
+        coalesce(regexp_extract(coalesce(valued.volume_id, nullif(starved.disk, '')), '[^/:]+$'), '(unnamed)'), round(100 * starved.storage_pressure, 6),
+        round(100 * valued.full_utilization, 6)
     )
-    || case when starved.input_wait is not null then format('; {:.1f} % of CPU time waits for input', 100 * starved.input_wait) else '' end
+    || case when starved.input_wait is not null then format('; {:.1f} % of CPU time waits for input', round(100 * starved.input_wait, 6)) else '' end
     || case when starved.ends_by_itself then '' else '; runs on whatever it does, so what is regained is capacity, not cash' end as reason,
     starved.zone,
     starved.machine_type,
@@ -369,9 +344,5 @@ select
     starved.workload_kind,
     starved.standby
 from starved
-inner join valued
-    on
-        starved.provider = valued.provider
-        and starved.ResourceId = valued.ResourceId
-        and starved.BillingCurrency = valued.BillingCurrency
+inner join valued using (provider, ResourceId, BillingCurrency)
 order by avoidable_high desc, starved.ResourceId asc

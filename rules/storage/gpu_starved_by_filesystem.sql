@@ -177,10 +177,7 @@ links as (
         machines.ResourceId,
         stores.ResourceId as file_system_id
     from machines
-    inner join jobs_of
-        on
-            machines.provider = jobs_of.provider
-            and machines.ResourceId = jobs_of.ResourceId
+    inner join jobs_of using (provider, ResourceId)
     inner join jobs_of as stores
         on
             jobs_of.provider = stores.provider
@@ -210,10 +207,7 @@ pressures as (
         sum(metric_hours.sum_value) / (max(file_systems.provisioned_mibps) * 1048576 * 3600) as p95_value,
         2 as place
     from metric_hours
-    inner join file_systems
-        on
-            metric_hours.provider = file_systems.provider
-            and metric_hours.ResourceId = file_systems.ResourceId
+    inner join file_systems using (provider, ResourceId)
     where metric_hours.metric in ('fs.read_bytes', 'fs.write_bytes') and file_systems.provisioned_mibps > 0
     group by metric_hours.provider, metric_hours.ResourceId, metric_hours.hour
 ),
@@ -275,11 +269,7 @@ judged_hours as (
             saturated.pressure is not null and machine_hours.utilization < $max_starved_utilization and machine_hours.highest >= $max_utilization, false
         ) as is_starved
     from machine_hours
-    left join saturated
-        on
-            machine_hours.provider = saturated.provider
-            and machine_hours.ResourceId = saturated.ResourceId
-            and machine_hours.hour = saturated.hour
+    left join saturated using (provider, ResourceId, hour)
 ),
 
 starved as (
@@ -322,11 +312,7 @@ costs as (
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from charges
-    inner join starved
-        on
-            charges.provider = starved.provider
-            and charges.ResourceId = starved.ResourceId
-            and charges.BillingCurrency = starved.BillingCurrency
+    inner join starved using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 ),
@@ -353,16 +339,8 @@ valued as (
         costs.committed_cost,
         greatest(least(starved.starved_cost * measured.missing_share::decimal(9, 8), costs.effective_cost - costs.committed_cost), 0) as regained_cost
     from measured
-    inner join starved
-        on
-            measured.provider = starved.provider
-            and measured.ResourceId = starved.ResourceId
-            and measured.BillingCurrency = starved.BillingCurrency
-    inner join costs
-        on
-            measured.provider = costs.provider
-            and measured.ResourceId = costs.ResourceId
-            and measured.BillingCurrency = costs.BillingCurrency
+    inner join starved using (provider, ResourceId, BillingCurrency)
+    inner join costs using (provider, ResourceId, BillingCurrency)
 )
 
 select
@@ -378,13 +356,14 @@ select
     valued.regained_cost as avoidable_high,
     -- samples above five minutes do not show that devices and file system were slow and full in the same minutes
     case when starved.samples_an_hour >= 12 and starved.input_wait >= $min_input_wait then 'high' else 'medium' end as confidence,
+    -- rounded before they are written: the order in which hours were added up must not decide a last digit
     format(
         'in {} of {} running hours its devices work at {:.1f} % while file system {} is at {:.1f} % of its limit; {:.1f} % in the other hours',
-        starved.starved_hours, starved.running_hours, 100 * starved.starved_utilization,
-        coalesce(file_systems.ResourceName, regexp_extract(starved.file_system_id, '[^/:]+$')), 100 * starved.storage_pressure,
-        100 * valued.full_utilization
+        starved.starved_hours, starved.running_hours, round(100 * starved.starved_utilization, 6),
+        coalesce(file_systems.ResourceName, regexp_extract(starved.file_system_id, '[^/:]+$')), round(100 * starved.storage_pressure, 6),
+        round(100 * valued.full_utilization, 6)
     )
-    || case when starved.input_wait is not null then format('; {:.1f} % of CPU time waits for input', 100 * starved.input_wait) else '' end
+    || case when starved.input_wait is not null then format('; {:.1f} % of CPU time waits for input', round(100 * starved.input_wait, 6)) else '' end
     || case when starved.ends_by_itself then '' else '; runs on whatever it does, so what is regained is capacity, not cash' end as reason,
     starved.zone,
     starved.machine_type,
@@ -406,11 +385,7 @@ select
     starved.workload_kind,
     starved.standby
 from starved
-inner join valued
-    on
-        starved.provider = valued.provider
-        and starved.ResourceId = valued.ResourceId
-        and starved.BillingCurrency = valued.BillingCurrency
+inner join valued using (provider, ResourceId, BillingCurrency)
 left join file_systems
     on
         starved.provider = file_systems.provider

@@ -219,11 +219,7 @@ days as (
         billed.ran,
         coalesce(seen.bytes, 0) >= $max_hourly_bytes * 24 as busy
     from billed
-    left join seen
-        on
-            billed.provider = seen.provider
-            and billed.ResourceId = seen.ResourceId
-            and billed.day = seen.day
+    left join seen using (provider, ResourceId, day)
 ),
 
 spells as (
@@ -257,16 +253,8 @@ idle as (
         max(billed.zone) as zone,
         count(case when seen.samples > 0 then 1 end) as sampled_days
     from billed
-    inner join spells
-        on
-            billed.provider = spells.provider
-            and billed.ResourceId = spells.ResourceId
-            and billed.BillingCurrency = spells.BillingCurrency
-    left join seen
-        on
-            billed.provider = seen.provider
-            and billed.ResourceId = seen.ResourceId
-            and billed.day = seen.day
+    inner join spells using (provider, ResourceId, BillingCurrency)
+    left join seen using (provider, ResourceId, day)
     where
         billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there

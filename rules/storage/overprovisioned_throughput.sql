@@ -237,22 +237,10 @@ judged as (
             else 0
         end as tier_share_cost
     from billed
-    inner join peaks
-        on
-            billed.provider = peaks.provider
-            and billed.ResourceId = peaks.ResourceId
-    left join volumes
-        on
-            billed.provider = volumes.provider
-            and billed.ResourceId = volumes.ResourceId
-    left join file_systems
-        on
-            billed.provider = file_systems.provider
-            and billed.ResourceId = file_systems.ResourceId
-    left join tiers
-        on
-            billed.provider = tiers.provider
-            and billed.ResourceId = tiers.ResourceId
+    inner join peaks using (provider, ResourceId)
+    left join volumes using (provider, ResourceId)
+    left join file_systems using (provider, ResourceId)
+    left join tiers using (provider, ResourceId)
     where
         billed.billed_days >= $idle_days
         and billed.last_day >= $window_end::date - 1  -- no longer billed is no longer there

@@ -144,10 +144,7 @@ disks as (
         end as kind,
         regexp_matches(lower(billed.ResourceId), 'os_?disk') as is_system_disk
     from billed
-    left join volumes
-        on
-            billed.provider = volumes.provider
-            and billed.ResourceId = volumes.ResourceId
+    left join volumes using (provider, ResourceId)
     where billed.last_day >= $window_end::date - 1  -- no longer billed is no longer there
 ),
 
@@ -190,11 +187,7 @@ ratios as (
             0
         )::decimal(18, 8) as throughput_ratio
     from disks
-    inner join needs
-        on
-            disks.provider = needs.provider
-            and disks.ResourceId = needs.ResourceId
-            and disks.BillingCurrency = needs.BillingCurrency
+    inner join needs using (provider, ResourceId, BillingCurrency)
     where disks.kind in ('gp2', 'io1')
 ),
 
@@ -211,11 +204,7 @@ successors as (
         disks.capacity_cost * (1 - ratios.capacity_ratio)
         + case disks.kind when 'gp2' then -disks.capacity_cost * ratios.iops_ratio else disks.iops_cost * (1 - ratios.iops_ratio) end as saved_high
     from disks
-    inner join ratios
-        on
-            disks.provider = ratios.provider
-            and disks.ResourceId = ratios.ResourceId
-            and disks.BillingCurrency = ratios.BillingCurrency
+    inner join ratios using (provider, ResourceId, BillingCurrency)
     where disks.kind = 'gp2' or ratios.iops <= $max_gp3_iops
     union all
     select
@@ -250,11 +239,7 @@ valued as (
         successors.saved_cost,
         successors.saved_high
     from disks
-    inner join successors
-        on
-            disks.provider = successors.provider
-            and disks.ResourceId = successors.ResourceId
-            and disks.BillingCurrency = successors.BillingCurrency
+    inner join successors using (provider, ResourceId, BillingCurrency)
 )
 
 select

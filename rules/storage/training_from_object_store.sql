@@ -143,11 +143,7 @@ clustered as (
         accelerator_hours.provider,
         accelerator_hours.ResourceId
     from accelerator_hours
-    inner join crowds
-        on
-            accelerator_hours.provider = crowds.provider
-            and accelerator_hours.job = crowds.job
-            and accelerator_hours.hour = crowds.hour
+    inner join crowds using (provider, job, hour)
 ),
 
 received as (
@@ -295,10 +291,7 @@ mounted as (
         job_machines.provider,
         lower(job_machines.ResourceId) as machine_id
     from job_machines
-    inner join job_file_systems
-        on
-            job_machines.provider = job_file_systems.provider
-            and job_machines.job = job_file_systems.job
+    inner join job_file_systems using (provider, job)
 ),
 
 fed as (
@@ -321,31 +314,12 @@ fed as (
         end as bytes_source,
         logged.bytes is not null or named_buckets.bucket_id is not null as knows_its_store
     from training
-    left join received
-        on
-            training.provider = received.provider
-            and training.ResourceId = received.ResourceId
-    left join logged
-        on
-            training.provider = logged.provider
-            and training.ResourceId = logged.ResourceId
-    left join named_buckets
-        on
-            training.provider = named_buckets.provider
-            and training.ResourceId = named_buckets.ResourceId
-    left join bucket_reads
-        on
-            training.provider = bucket_reads.provider
-            and training.ResourceId = bucket_reads.ResourceId
-    left join read_buckets
-        on
-            training.provider = read_buckets.provider
-            and training.SubAccountId = read_buckets.SubAccountId
-            and training.RegionId = read_buckets.RegionId
-    left join clustered
-        on
-            training.provider = clustered.provider
-            and training.ResourceId = clustered.ResourceId
+    left join received using (provider, ResourceId)
+    left join logged using (provider, ResourceId)
+    left join named_buckets using (provider, ResourceId)
+    left join bucket_reads using (provider, ResourceId)
+    left join read_buckets using (provider, SubAccountId, RegionId)
+    left join clustered using (provider, ResourceId)
     left join mounted
         on
             training.provider = mounted.provider
@@ -368,11 +342,7 @@ costs as (
         sum(charges.EffectiveCost) as effective_cost,
         sum(case when charges.purchase_option in ('committed', 'reserved_capacity') then charges.EffectiveCost else 0 end) as committed_cost
     from charges
-    inner join fed
-        on
-            charges.provider = fed.provider
-            and charges.ResourceId = fed.ResourceId
-            and charges.BillingCurrency = fed.BillingCurrency
+    inner join fed using (provider, ResourceId, BillingCurrency)
     where charges.day >= $window_start and charges.day < $window_end
     group by charges.provider, charges.ResourceId, charges.BillingCurrency
 ),
@@ -401,16 +371,8 @@ valued as (
         greatest(least(training.training_cost, costs.effective_cost - costs.committed_cost), 0) as training_cost,
         case when training.input_wait is not null then least(training.input_wait, 1)::decimal(9, 8) end as wait_share
     from training
-    inner join fed
-        on
-            training.provider = fed.provider
-            and training.ResourceId = fed.ResourceId
-            and training.BillingCurrency = fed.BillingCurrency
-    inner join costs
-        on
-            training.provider = costs.provider
-            and training.ResourceId = costs.ResourceId
-            and training.BillingCurrency = costs.BillingCurrency
+    inner join fed using (provider, ResourceId, BillingCurrency)
+    inner join costs using (provider, ResourceId, BillingCurrency)
     where
         fed.store_bytes * 730 >= $min_bytes * $window_hours::double
         and coalesce(training.input_wait, 1) >= $min_input_wait

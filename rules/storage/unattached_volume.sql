@@ -154,11 +154,7 @@ days as (
         billed.ran,
         coalesce(touched.bytes, 0) > 0 as busy
     from billed
-    left join touched
-        on
-            billed.provider = touched.provider
-            and billed.ResourceId = touched.ResourceId
-            and billed.day = touched.day
+    left join touched using (provider, ResourceId, day)
 ),
 
 spells as (
@@ -190,11 +186,7 @@ idle as (
         bool_or(billed.standby) as standby,
         $window_end::date - spells.first_day as idle_days
     from billed
-    inner join spells
-        on
-            billed.provider = spells.provider
-            and billed.ResourceId = spells.ResourceId
-            and billed.BillingCurrency = spells.BillingCurrency
+    inner join spells using (provider, ResourceId, BillingCurrency)
     where
         billed.day >= spells.first_day
         and spells.last_day >= $window_end::date - 1  -- no longer billed is no longer there
@@ -222,10 +214,7 @@ select
     idle.idle_days,
     idle.standby
 from idle
-inner join loose
-    on
-        idle.provider = loose.provider
-        and idle.ResourceId = loose.ResourceId
+inner join loose using (provider, ResourceId)
 where
     idle.idle_days >= $idle_days
     and idle.effective_cost > 0
