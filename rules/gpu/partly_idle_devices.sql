@@ -4,6 +4,7 @@ title  = "Some devices of a machine never work while others do"
 status = "stable"
 stage  = "resize"
 clouds = ["aws", "gcp", "azure"]
+exclusive_group = "machine size"
 
 why = """
 A machine with eight accelerators is billed for eight. Work that was written for one or two devices leaves the others

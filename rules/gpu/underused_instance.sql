@@ -4,6 +4,7 @@ title  = "Accelerator machine works far below its size"
 status = "stable"
 stage  = "resize"
 clouds = ["aws", "gcp", "azure"]
+exclusive_group = "machine size"
 
 why = """
 A machine that works at times but never hard fits into a smaller one, or leaves room for a second tenant."""
