@@ -12,7 +12,19 @@ import typer
 
 from auditor.cli import collect, export, findings, permissions, rules, runs, serve, sql
 from auditor.cli.logs import start_logging
-from auditor.cli.place import ConfigOption, DataDirOption
+from auditor.cli.options import (
+    REPORT,
+    ConfigOption,
+    DataDirOption,
+    FormatOption,
+    LogFormatOption,
+    NoProgressOption,
+    OutputOption,
+    PathsArgument,
+    RulesDirOption,
+    VerboseOption,
+    chosen_formats,
+)
 from auditor.errors import AuditorError, RuleError, SettingsError
 
 app = typer.Typer(
@@ -37,13 +49,6 @@ app.command()(serve.doctor)
 app.command()(serve.init)
 
 USAGE, NOTHING = 2, 4
-
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the report files.")]
-FormatOption = Annotated[
-    list[str] | None,
-    typer.Option("--format", "-f", help="html, json, csv, md, sarif or parquet; repeatable. Default html json."),
-]
-RulesDirOption = Annotated[list[Path] | None, typer.Option(help="Also load the rules of this folder; repeatable.")]
 
 
 def main() -> None:
@@ -92,10 +97,7 @@ def _root(
 
 @app.command()
 def scan(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files, folders, .zip or .tar.gz bundles; without any, the configured sources."),
-    ] = None,
+    paths: PathsArgument = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
     as_of: Annotated[
@@ -107,7 +109,7 @@ def scan(
     lookback: Annotated[
         int | None, typer.Option(min=1, max=400, help="Length of the audit window in days; default 30.")
     ] = None,
-    output: OutputOption = Path("auditor-report"),
+    output: OutputOption = REPORT,
     formats: FormatOption = None,
     rules: Annotated[list[str] | None, typer.Option(help="Run only rules whose id fits this glob; repeatable.")] = None,
     rules_dir: RulesDirOption = None,
@@ -116,21 +118,15 @@ def scan(
         str | None, typer.Option(help="Exit 1 when an open finding is at or above low, medium, high or critical.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the files written.")] = False,
-    verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Log the run to stderr; twice for details.")
-    ] = 0,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    verbose: VerboseOption = 0,
+    no_progress: NoProgressOption = False,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Audit bills, telemetry and inventory, and write the report."""
     from auditor.cli.request import make_request
-    from auditor.render import FORMATS
 
     start_logging(verbose, log_format)
-    chosen = tuple(formats or ("html", "json"))
-    for name in chosen:
-        if name not in FORMATS:
-            raise SettingsError(f"--format {name}: no report format has this name; formats are {', '.join(FORMATS)}")
+    chosen = chosen_formats(formats)
     request = make_request(
         paths=tuple(paths or ()),
         config=config,
@@ -147,8 +143,8 @@ def scan(
 
 @app.command()
 def demo(
-    output: OutputOption = Path("auditor-report"),
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    output: OutputOption = REPORT,
+    no_progress: NoProgressOption = False,
 ) -> None:
     """Audit the bundled example estate of three clouds."""
     from auditor.assets import room

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditor.cli.findings import clean
-from auditor.cli.place import ConfigOption
+from auditor.cli.options import ConfigOption, LogFormatOption, NoProgressOption, VerboseOption
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:
+    from auditor.journal import Problem
     from auditor.settings import Settings
 
 PARTIAL = 3
@@ -36,9 +37,9 @@ def collect(
         typer.Option(help="File of the key of --redact, made where missing: the same key gives the same names again."),
     ] = None,
     config: ConfigOption = None,
-    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log to stderr; twice for details.")] = 0,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    verbose: VerboseOption = 0,
+    no_progress: NoProgressOption = False,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Fetch bills, metrics and inventory of the configured sources; `auditor scan FOLDER` audits them."""
     from rich.console import Console
@@ -75,14 +76,16 @@ def collect(
     for source in made:
         typer.echo(clean(f"{source.name}: {source.files:,} files in {source.path}"))
         for problem in source.problems:
-            where = " ".join(part for part in (problem.account_id, problem.region) if part)
             logging.getLogger(__name__).debug("problem %s", problem)
-            text = (
-                f"  not fetched: {problem.what}{f' ({where})' if where else ''}: {problem.reason}; {problem.fix or ''}"
-            )
-            typer.echo(clean(text.rstrip("; ")), err=True)
+            typer.echo(clean(_not_fetched(problem)), err=True)
     if any(source.problems for source in made):
         sys.exit(PARTIAL)
+
+
+def _not_fetched(problem: "Problem") -> str:
+    where = " ".join(part for part in (problem.account_id, problem.region) if part)
+    text = f"  not fetched: {problem.what}{f' ({where})' if where else ''}: {problem.reason}; {problem.fix or ''}"
+    return text.rstrip("; ")
 
 
 def _redact(paths: list[str], output: Path, key: Path | None, loaded: "Settings", *, shown: bool) -> None:

@@ -8,25 +8,27 @@ from typing import Annotated
 import typer
 
 from auditor.cli.logs import start_logging
-from auditor.cli.place import ConfigOption, DataDirOption
+from auditor.cli.options import (
+    ConfigOption,
+    DataDirOption,
+    LogFormatOption,
+    NoProgressOption,
+    PathsArgument,
+    VerboseOption,
+)
 
 
 def export(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files, folders, .zip or .tar.gz bundles; without any, the configured sources."),
-    ] = None,
+    paths: PathsArgument = None,
     focus: Annotated[str, typer.Option(help="Version of FOCUS: 1.0, 1.1 or 1.2.")] = "1.2",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet files.")] = Path(
         "focus-export"
     ),
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Log the run to stderr; twice for details.")
-    ] = 0,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    verbose: VerboseOption = 0,
+    no_progress: NoProgressOption = False,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Write every charge of the bills as FOCUS, one Parquet file for each provider, billing account and period."""
     from rich.console import Console

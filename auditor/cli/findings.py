@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from auditor.cli.place import ConfigOption, DataDirOption, author_or_user, find_place, open_state
+from auditor.cli.options import ConfigOption, DataDirOption
+from auditor.cli.place import author_or_user, find_place, open_state
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -5,23 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:
     from auditor.settings import Settings
     from auditor.state import State
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", help="TOML configuration; default ./auditor.toml, then the user's and the system's."
-    ),
-]
-DataDirOption = Annotated[Path | None, typer.Option(help="Where lake and state live; default as configured.")]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from auditor.cli.options import RulesDirOption
 from auditor.errors import RuleError, SettingsError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="List, explain and check rules.")
 
 BROKEN = 1
-RulesDirOption = Annotated[list[Path] | None, typer.Option(help="Also load the rules of this folder; repeatable.")]
 
 
 @app.command("list")

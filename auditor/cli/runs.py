@@ -1,13 +1,13 @@
 """`auditor runs` and `auditor report`: earlier audits, what changed between two, and their reports again."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from auditor.cli.findings import clean
-from auditor.cli.place import ConfigOption, DataDirOption, open_state
+from auditor.cli.options import REPORT, ConfigOption, DataDirOption, FormatOption, OutputOption, chosen_formats
+from auditor.cli.place import open_state
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -89,13 +89,8 @@ def diff(
 
 def report(
     run: RunArgument = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the report files.")] = Path(
-        "auditor-report"
-    ),
-    formats: Annotated[
-        list[str] | None,
-        typer.Option("--format", "-f", help="html, json, csv, md, sarif or parquet; repeatable. Default html json."),
-    ] = None,
+    output: OutputOption = REPORT,
+    formats: FormatOption = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
@@ -103,10 +98,11 @@ def report(
     from auditor.render import render
     from auditor.stored import load_extras
 
+    chosen = chosen_formats(formats)
     with open_state(config, data_dir) as state:
         record, document = _document(state, run)
         extras = load_extras(state.run_extras(record.id))
-    for path in render(document, extras, tuple(formats or ("html", "json")), output):
+    for path in render(document, extras, chosen, output):
         typer.echo(str(path))
 
 

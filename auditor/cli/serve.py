@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditor.cli.findings import clean
-from auditor.cli.place import ConfigOption, DataDirOption, find_place, open_state
+from auditor.cli.options import ConfigOption, DataDirOption, LogFormatOption, VerboseOption
+from auditor.cli.place import find_place, open_state
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def serve(
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
     listen: Annotated[str | None, typer.Option(help="HOST:PORT of health and metrics; default as configured.")] = None,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "json",
+    log_format: LogFormatOption = "json",
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log details.")] = 0,
 ) -> None:
     """Run until told to stop: audit, report and tidy up when the schedule says so."""
@@ -46,7 +47,7 @@ def send(
     ] = False,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log to stderr.")] = 0,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Send the report of the newest run to everybody who has not got it in this slot."""
     from auditor import outbox

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditor.cli.place import ConfigOption, DataDirOption, find_place, open_state
+from auditor.cli.options import ConfigOption, DataDirOption
+from auditor.cli.place import find_place, open_state
 from auditor.errors import SettingsError
 
 if TYPE_CHECKING:
