@@ -1,6 +1,7 @@
 """Inventory: what exists, from the neutral `resources` table and from what the vendors' own tools print."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,10 @@ from auditor.views import RESOURCES
 
 __all__ = ["load", "recognise"]
 
+log = logging.getLogger(__name__)
+
+# What readers meet in an object of which a part is missing or of another type than its vendor writes.
+_MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 # Where tools and programs put a list of resources into an envelope of their own.
 _ENVELOPES = ("data", "value", "items", "resources", "assets", "results")
 
@@ -83,23 +88,38 @@ def load(con: duckdb.DuckDBPyConnection, files: Sequence[Recognised]) -> list[So
     reports: list[SourceReport] = []
     for one in files:
         contents = read(con, one)
-        found, unknown = _rows(contents, one)
+        found, unknown, broken = _rows(contents, one)
         rows.extend(found)
-        reports.append(_report(one, found, unknown, contents))
+        reports.append(_report(one, found, unknown, broken, contents))
     _write(con, complete(rows))
     return reports
 
 
-def _rows(contents: Contents, recognised: Recognised) -> tuple[list[Row], int]:
+def _rows(contents: Contents, recognised: Recognised) -> tuple[list[Row], int, int]:
+    """The resources of a file, and how many objects are none that is known, or are but cannot be read."""
     rows: list[Row] = []
-    unknown = 0
+    unknown = broken = 0
     for value in flat(contents.values):
-        found = _of_document(value, recognised.file.name) if isinstance(value, dict) else None
+        found, unreadable = _guarded(value, recognised.file.name) if isinstance(value, dict) else (None, 0)
+        broken += unreadable
         if found is None:
             unknown += 1
         else:
             rows.extend(found)
-    return rows, unknown
+    return rows, unknown, broken
+
+
+def _guarded(document: Mapping[str, Any], place: str) -> tuple[list[Row] | None, int]:
+    """The rows of a document, entry by entry where one of them is not laid out as its vendor does; and how many are not."""
+    try:
+        return _of_document(document, place), 0
+    except _MALFORMED as error:
+        log.debug("inventory object cannot be read name=%s error=%r", place, error)
+    lists = [key for key, value in document.items() if isinstance(value, list) and value]
+    if len(lists) != 1 or len(document[lists[0]]) == 1:
+        return [], 1
+    parts = [_guarded({**document, lists[0]: [entry]}, place) for entry in document[lists[0]]]
+    return [row for rows, _ in parts for row in rows or []], sum(broken or rows is None for rows, broken in parts)
 
 
 def _of_document(document: Mapping[str, Any], place: str) -> list[Row] | None:
@@ -126,13 +146,15 @@ def _tells_local_time(row: object) -> bool:
     return isinstance(row, dict) and any(key.lower() == "start" and "T" in str(text) for key, text in row.items())
 
 
-def _report(recognised: Recognised, rows: list[Row], unknown: int, contents: Contents) -> SourceReport:
+def _report(recognised: Recognised, rows: list[Row], unknown: int, broken: int, contents: Contents) -> SourceReport:
     providers = {row.provider for row in rows}
     notes = []
     if recognised.format == "slurm-sacct" and any(_tells_local_time(value) for value in flat(contents.values)):
         notes.append("times without a zone were read as UTC: run sacct with TZ=UTC or SLURM_TIME_FORMAT=%s")
     if contents.damage:
         notes.append(f"{contents.damage}; {len(rows)} resources read before the damage")
+    if broken:
+        notes.append(f"{broken} objects are not laid out as their format is and were left out; fetch the file again")
     if unknown:
         notes.append(f"{unknown} objects are no resource that is known and were left out")
     return SourceReport(
@@ -143,7 +165,7 @@ def _report(recognised: Recognised, rows: list[Row], unknown: int, contents: Con
         files=1,
         rows=len(rows),
         billing_periods=[],
-        status="failed" if contents.damage else "ok",
+        status="failed" if contents.damage or broken else "ok",
         message="; ".join(notes) or None,
     )
 
@@ -176,5 +198,6 @@ def _write(con: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
     selected = ", ".join(f'r."{name}"' for name in RESOURCES)
     con.execute(
         f"insert into resources_seen ({names}) select {selected} from (select unnest(from_json(?::json, '{structure}')) as r)",
-        [json.dumps(payload)],
+        # half of a surrogate pair is no character, and DuckDB takes no text with one
+        [json.dumps(payload, ensure_ascii=False).encode(errors="replace").decode()],
     )

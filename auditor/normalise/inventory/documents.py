@@ -74,7 +74,7 @@ def _values(text: str) -> tuple[list[Any], str]:
             return values, ""
         try:
             value, at = decoder.raw_decode(text, at)
-        except ValueError:
+        except (ValueError, RecursionError):  # nested a thousand deep is no inventory
             return values, text[at:]
         values.append(value)
 

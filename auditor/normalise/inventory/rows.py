@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -85,7 +86,9 @@ def number(value: Any) -> float | int | None:
         return None
     try:
         figure = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not isfinite(figure):
         return None
     return int(figure) if figure.is_integer() else figure
 
@@ -107,15 +110,17 @@ def timestamp(value: Any) -> str | None:
     if isinstance(value, (int, float)) or re.fullmatch(r"\d{9,13}(\.\d+)?", str(value)):
         seconds = float(value)
         seconds = seconds / 1000 if seconds > 1e11 else seconds
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+        try:
+            return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+        except (ValueError, OverflowError, OSError):  # a year that no calendar has
+            return None
     # .NET writes seven decimals, which datetime does not take
     text = re.sub(r"(\.\d{6})\d+", r"\1", str(value).strip().replace(" GMT", "Z").replace(" UTC", "Z"))
     try:
         parsed = datetime.fromisoformat(text)
-    except ValueError:
+        parsed = parsed.astimezone(UTC) if parsed.tzinfo is not None else parsed
+    except (ValueError, OverflowError):
         return None
-    if parsed.tzinfo is not None:
-        parsed = parsed.astimezone(UTC)
     return f"{parsed:%Y-%m-%d %H:%M:%S}"
 
 

@@ -66,6 +66,8 @@ class Document:
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
+            except RecursionError as error:
+                raise self._damaged() from error
             except ValueError:
                 end, value = len(self._text), None
                 is_whole = False

@@ -68,7 +68,7 @@ def copy_lines(path: Path, shape: Shape, target: IO[str], *, check_json: bool) -
             json.loads(rest)
     except _Damaged as error:
         return str(error)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return f"a line is not valid JSON ({error})"
     target.write(rest)
     return None
@@ -195,6 +195,8 @@ class _Reader:
         while True:
             try:
                 _, end = _DECODER.raw_decode(self._text, self._at)
+            except RecursionError as error:
+                raise _Damaged("the JSON is nested too deeply to be an answer") from error
             except ValueError as error:
                 if not self._more(wanted):
                     raise _Damaged(f"the JSON is cut off or damaged ({error})") from error

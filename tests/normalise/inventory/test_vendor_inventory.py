@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from auditor.landing import LandingFile, SourceReport
+from auditor.landing import LandingFile, Recognised, Shape, SourceReport
 from auditor.normalise import inventory
 from auditor.normalise.inventory.vocabulary import RESOURCE_TYPES, neutral_type
 from auditor.normalise.look import look
@@ -814,3 +814,34 @@ def test_every_inventory_file_of_the_sample_estate_loads(tmp_path: Path) -> None
     assert all(row["account_id"] for row in rows.values()) and not [
         row for row in rows.values() if row["resource_type"] == "other"
     ]
+
+
+def test_an_object_that_lost_its_id_costs_only_itself_and_makes_the_file_failed(tmp_path: Path) -> None:
+    table = {"VpcId": "vpc-0123456789abcdef0", "Associations": [], "Routes": []}
+    whole = [{**table, "RouteTableId": f"rtb-0123456789abcdef{n}"} for n in range(3)]
+    rows, (report,) = load_files(tmp_path, {"routes.json": {"RouteTables": [whole[0], table, *whole[1:]]}})
+    assert sorted(rows) == [one["RouteTableId"] for one in whole]
+    assert (report.status, report.rows) == ("failed", 3)
+    assert "1 objects are not laid out as their format is" in str(report.message)
+
+
+@pytest.mark.parametrize("odd", ['"\\ud83d"', '"\\u0000a"', "1e999", "NaN", "[[]]"])
+@pytest.mark.parametrize("where", ["State", "LaunchTime", "Tags", "InstanceType", "BlockDeviceMappings", "CpuOptions"])
+def test_no_odd_value_of_an_instance_ends_the_reading(tmp_path: Path, where: str, odd: str) -> None:
+    text = json.dumps({"Reservations": [{"OwnerId": "111122223333", "Instances": [{**INSTANCE, where: "ODD"}]}]})
+    files = {"i.json": text.replace('"ODD"', odd), "v.json": {"Volumes": [{"VolumeId": "vol-0123456789abcdef0"}]}}
+    rows, reports = load_files(tmp_path, files)
+    assert "vol-0123456789abcdef0" in rows
+    assert {report.status for report in reports} <= {"ok", "failed"}
+
+
+def test_what_stands_before_an_abyss_of_brackets_counts(tmp_path: Path) -> None:
+    path = tmp_path / "v.json"
+    path.write_text('{"Volumes": [{"VolumeId": "vol-0123456789abcdef0"}, ' + "[" * 30_000 + "]" * 30_000 + "]}")
+    file = LandingFile(path, path.name, path.stat().st_size)
+    whole = Recognised(
+        file, Shape("json"), "inventory", "aws-describe-volumes", "aws"
+    )  # too large to be looked through
+    with duckdb.connect() as con:
+        (report,) = inventory.load(con, [whole])
+    assert (report.status, report.rows) == ("failed", 1)

@@ -1,8 +1,12 @@
 """Prometheus answers."""
 
+import json
 from datetime import datetime
 
 import pytest
+
+from auditor.landing import LandingFile, Recognised, Shape
+from auditor.normalise.telemetry import load
 
 NODE = "i-0aaaabbbbccccdddd"
 PROVIDER_ID = f"aws:///us-east-1a/{NODE}"
@@ -212,3 +216,13 @@ def test_concatenated_and_indented_answers_are_read_whole(lake):
     answers = [matrix(series("DCGM_FI_DEV_GPU_UTIL", [i], hostname=NODE, gpu=str(i))) for i in range(3)]
     (report,) = lake.load(lake.put("p.json", "\n".join(json.dumps(answer, indent=2) for answer in answers)))
     assert (report.status, report.rows) == ("ok", 3)
+
+
+def test_an_answer_nested_beyond_reason_is_a_failed_source_and_no_crash(lake):
+    answer = json.dumps(matrix(series("DCGM_FI_DEV_GPU_UTIL", [40], hostname=NODE, gpu="0"), "ABYSS"))
+    path = lake.put("p.json", answer.replace('"ABYSS"', "[" * 30_000 + "]" * 30_000))
+    file = LandingFile(path, path.name, path.stat().st_size)
+    # as a file that is too large to be looked through
+    (report,) = load(lake.con, [Recognised(file, Shape("json"), "telemetry", "prometheus-json", None)])
+    assert (report.status, report.rows) == ("failed", 1)
+    assert "nested too deeply" in report.message
