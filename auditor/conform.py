@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 VERSIONS = ("1.0", "1.1", "1.2")
 _NOT_TAX = "case when ChargeCategory <> 'Tax' then {} end"
+# A quantity must have a unit. AWS meters what it calls bytes in GB; "Units" is its own word where it says no more.
+_UNTOLD_UNIT = "case when provider = 'aws' and regexp_matches(x_UsageType, '(?i)bytes$') then 'GB' else 'Units' end"
 _COMMITTED = "case when CommitmentDiscountId is not null then {} end"
 
 # FOCUS column -> (the version that brought it, SQL over `filled`), in the specification's own order, which is alphabetical.
@@ -57,7 +59,7 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
     "CommitmentDiscountType": ("1.0", _COMMITTED.format("CommitmentDiscountType")),
     "CommitmentDiscountUnit": ("1.1", "case when commitment_quantity is not null then commitment_unit end"),
     "ConsumedQuantity": ("1.0", "consumed_quantity"),
-    "ConsumedUnit": ("1.0", "case when consumed_quantity is not null then ConsumedUnit end"),
+    "ConsumedUnit": ("1.0", f"case when consumed_quantity is not null then coalesce(ConsumedUnit, {_UNTOLD_UNIT}) end"),
     "ContractedCost": ("1.0", "ContractedCost"),
     "ContractedUnitPrice": ("1.0", "contracted_unit_price"),
     "EffectiveCost": ("1.0", "EffectiveCost"),
@@ -74,7 +76,7 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
     "PricingCurrencyEffectiveCost": ("1.2", "case when pricing_currency = BillingCurrency then EffectiveCost end"),
     "PricingCurrencyListUnitPrice": ("1.2", "case when pricing_currency = BillingCurrency then list_unit_price end"),
     "PricingQuantity": ("1.0", "pricing_quantity"),
-    "PricingUnit": ("1.0", "case when pricing_quantity is not null then coalesce(PricingUnit, 'Units') end"),
+    "PricingUnit": ("1.0", f"case when pricing_quantity is not null then coalesce(PricingUnit, {_UNTOLD_UNIT}) end"),
     # Who made a marketplace product is its publisher; whoever sells it stays the provider.
     "ProviderName": (
         "1.0",
@@ -93,7 +95,11 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
     "ServiceName": ("1.0", "service_name"),
     "ServiceSubcategory": ("1.1", "service_subcategory"),
     "SkuId": ("1.0", _NOT_TAX.format("SkuId")),
-    "SkuMeter": ("1.1", "case when ChargeCategory <> 'Tax' and SkuId is not null then SkuMeter end"),
+    # Exports of FOCUS 1.0 by AWS have no meter; it is the usage type, as in later ones.
+    "SkuMeter": (
+        "1.1",
+        "case when ChargeCategory <> 'Tax' and SkuId is not null then coalesce(SkuMeter, x_UsageType) end",
+    ),
     "SkuPriceDetails": (
         "1.1",
         "case when sku_price_id is not null and x_InstanceType is not null then json_object('InstanceType', x_InstanceType)::varchar end",

@@ -237,6 +237,46 @@ def test_lines_of_one_key_and_day_stay_lines_with_their_own_hours(tmp_path: Path
     assert found == [(hour, Decimal("0.1"), details, "Instance") for hour in (0, 1, 1, 2)]
 
 
+def test_a_quantity_without_a_unit_gets_one_and_bytes_are_gigabytes(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    transfer = {"lineItem/UsageType": "EU-DataTransfer-Regional-Bytes", "lineItem/Operation": "InterZone-Out"}
+    lines = [{"pricing/unit": ""}, {**transfer, "pricing/unit": ""}, {**transfer, "pricing/unit": "TB"}]
+    (tmp_path / "in" / "bill.csv").write_text(cur(*lines))
+    done = exported(tmp_path / "in", tmp_path / "out")
+    found = read(done, "ConsumedUnit, PricingUnit, ConsumedQuantity")
+    assert found == [(unit, unit, Decimal(1)) for unit in ("GB", "TB", "Units")]
+
+
+@pytest.mark.parametrize(
+    ("resource_id", "kind"),
+    [
+        ("arn:aws:waf-regional:eu-west-1:111122223333:webacl+rule/1a2b+3c4d", "waf-regional/webacl+rule"),
+        ("arn:aws:apigateway:eu-west-1::/restapis/a1b2c3/stages/live", "apigateway/restapis"),
+        ("arn:aws:sns:eu-west-1:111122223333:alarms", "Topic"),
+        ("arn:aws:sns:eu-west-1:111122223333:alarms:1a2b3c4d", "Topic"),
+        ("arn:aws:sqs:eu-west-1:111122223333:jobs", "Queue"),
+        ("arn:aws:lambda:eu-west-1:111122223333:function:resize", "lambda/function"),
+        ("arn:aws:s3:::acme-models", "Bucket"),
+    ],
+)
+def test_the_form_of_an_arn_tells_the_type_of_the_resource(resource_id: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "bill.csv").write_text(cur({"lineItem/ResourceId": resource_id}))
+    assert read(exported(tmp_path / "in", tmp_path / "out"), "ResourceType") == [(kind,)]
+
+
+def test_the_meter_of_an_amazon_bill_without_one_is_the_usage_type(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "bill.csv").write_text(cur({}))
+    exported(tmp_path / "first", tmp_path / "second", "1.0")
+    done = exported(tmp_path / "second", tmp_path / "third", "1.2")
+    assert read(done, "SkuMeter, SkuId") == [("BoxUsage:m5.large", "SKU1")]
+
+
+def test_names_of_regions_are_ascii() -> None:
+    assert all(row["RegionName"].isascii() for row in conform.read_table("regions"))
+
+
 def test_what_a_savings_plan_covers_is_one_row_and_negations_that_cancel_are_none(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     covered = {
