@@ -4,7 +4,7 @@ import fnmatch
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from auditor.normalise.recognise import Sorted, sort_files
 from auditor.progress import Progress, step
 from auditor.realised import realised_savings
 from auditor.reuse import RESOLVED_DAYS, Inputs, Landed, Told, may_be_told_again
-from auditor.spans import bill_ends, spans
+from auditor.spans import BillEnd, bill_ends, spans
 from auditor.state import RunLock, State
 from auditor.stored import dump_extras
 
@@ -97,67 +97,33 @@ def _audit(
     now: datetime,
 ) -> Told:
     state, run_id = place.state, place.run_id
-    with step(progress, "Looking at the files"):
-        files, unopened = gather(paths, place.spool)
-        found = sort_files(files)
-    reports = [SourceReport(None, None, None, [name], 1, 0, [], "failed", reason) for name, reason in unopened]
-    reports += [
-        SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason)
-        for unread in found.unread
-    ]
+    found, reports = _look(paths, place.spool, progress)
     journals = live.journals(found.recognised)
     reports += live.problems(journals)
-    reports += take_bills(
-        found, con, state, run_id, place.data_dir, place.spool, request.settings.tags.settings(), progress
-    ).reports
+    tags = request.settings.tags.settings()
+    reports += take_bills(found, con, state, run_id, place.data_dir, place.spool, tags, progress).reports
     reports += _take_observations(found, con, progress)
     known = [bills.from_record(record) for record in state.deliveries() if record.identities]
     choice = bills.choose(known)
     _note_choice(reports, choice)
     with step(progress, "Building the marts"):
-        store.load(con, place.data_dir, state.live_files())
-        store.keep_counted(con, choice.counted, choice.partly)
-        store.pair_azure_costs(con)
-        audit = request.settings.audit
-        ends, dated_ahead = bill_ends(con, known, now)
-        found_spans = spans(ends, audit, request.as_of, request.lookback_days, now)
-        windows = {provider: Window(start, end) for provider, (start, end) in found_spans.items()}
-        marts.build_marts(
-            con,
-            {provider: marts.Window(window.start, window.end) for provider, window in windows.items()},
-            marts.LedgerThresholds(
-                float(audit.max_utilization),
-                float(audit.max_memory_idle),
-                float(audit.min_coverage),
-                float(audit.starved_max_utilization),
-                float(audit.storage_limit),
-            ),
-        )
-        budgets.create_table(con, request.settings.budgets, windows)
+        span = _build_marts(request, con, place, choice, known, now)
     place.lock.check()
     with step(progress, "Running the rules"):
         overrides, shared = _parameters(request, rules)
-        result = detect(con, rules, windows, overrides, shared)
+        result = detect(con, rules, span.windows, overrides, shared)
     place.lock.check()
     former_ids = {rule.id: tuple(rule.was) for rule in rules if rule.was}
-    findings = state.record_findings(
-        run_id,
-        result.findings,
-        _judged(result, reports, windows),
-        now=now,
-        mutes=[mute.record() for mute in request.settings.mutes],
-        former_ids=former_ids,
-    )
-    _keep_realised(con, state, run_id, windows, now)
-    result = replace(result, findings=(*findings, *state.resolved_in(run_id)))
-    status = _status(reports, result)
-    made = document.build(con, run_id, known, choice, reports, windows, result, status, request.settings.audit.currency)
+    judged = _judged(result, reports, span.windows)
+    result = _remember(request, con, place, result, judged, former_ids, span.windows, now)
+    status, audit = _status(reports, result), request.settings.audit
+    made = document.build(con, run_id, known, choice, reports, span.windows, result, status, audit.currency)
     if journals:
         made["own_usage"] = live.usage_document(journals)
     extras = document.build_extras(
         con,
         made,
-        windows,
+        span.windows,
         rules,
         choice,
         audit.max_data_age,
@@ -172,8 +138,84 @@ def _audit(
     failed_rules = any(entry.status == "failed" for entry in result.coverage)
     inputs = None
     if landed.identity is not None and may_be_told_again(reports, failed_rules=failed_rules):
-        inputs = Inputs(asked, landed.identity, now, tuple(ends), dated_ahead, bool(known), former_ids)
+        inputs = Inputs(asked, landed.identity, now, span.ends, span.dated_ahead, bool(known), former_ids)
     return Told(made, extras, dump_extras(extras), inputs, bool(known))
+
+
+def _look(paths: Sequence[str], spool: Path, progress: Progress) -> tuple[Sorted, list[SourceReport]]:
+    """The files by what they are, and a report of each that cannot be opened or recognised."""
+    with step(progress, "Looking at the files"):
+        files, unopened = gather(paths, spool)
+        found = sort_files(files)
+    reports = [SourceReport(None, None, None, [name], 1, 0, [], "failed", reason) for name, reason in unopened]
+    reports += [
+        SourceReport(None, None, unread.format, [unread.file.name], 1, 0, [], unread.status, unread.reason)
+        for unread in found.unread
+    ]
+    return found, reports
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The audited time: the window of each provider, and the ends of the bills that it follows from."""
+
+    windows: dict[str, Window]
+    ends: tuple[BillEnd, ...]
+    dated_ahead: date | None
+
+
+def _build_marts(
+    request: "ScanRequest",
+    con: duckdb.DuckDBPyConnection,
+    place: Place,
+    choice: bills.Choice,
+    known: Sequence[bills.Bill],
+    now: datetime,
+) -> _Span:
+    """Builds all that rules read, of the charges that count."""
+    store.load(con, place.data_dir, place.state.live_files())
+    store.keep_counted(con, choice.counted, choice.partly)
+    store.pair_azure_costs(con)
+    audit = request.settings.audit
+    ends, dated_ahead = bill_ends(con, known, now)
+    found = spans(ends, audit, request.as_of, request.lookback_days, now)
+    windows = {provider: Window(start, end) for provider, (start, end) in found.items()}
+    marts.build_marts(
+        con,
+        {provider: marts.Window(window.start, window.end) for provider, window in windows.items()},
+        marts.LedgerThresholds(
+            float(audit.max_utilization),
+            float(audit.max_memory_idle),
+            float(audit.min_coverage),
+            float(audit.starved_max_utilization),
+            float(audit.storage_limit),
+        ),
+    )
+    budgets.create_table(con, request.settings.budgets, windows)
+    return _Span(windows, tuple(ends), dated_ahead)
+
+
+def _remember(
+    request: "ScanRequest",
+    con: duckdb.DuckDBPyConnection,
+    place: Place,
+    result: DetectResult,
+    judged: set[tuple[str, str]],
+    former_ids: Mapping[str, Sequence[str]],
+    windows: Mapping[str, Window],
+    now: datetime,
+) -> DetectResult:
+    """The findings with the statuses that their history gives them, and those that are resolved since the last run."""
+    findings = place.state.record_findings(
+        place.run_id,
+        result.findings,
+        judged,
+        now=now,
+        mutes=[mute.record() for mute in request.settings.mutes],
+        former_ids=former_ids,
+    )
+    _keep_realised(con, place.state, place.run_id, windows, now)
+    return replace(result, findings=(*findings, *place.state.resolved_in(place.run_id)))
 
 
 def _take_observations(found: Sorted, con: duckdb.DuckDBPyConnection, progress: Progress) -> list[SourceReport]:
