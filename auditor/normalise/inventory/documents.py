@@ -1,5 +1,7 @@
 """Reads an inventory file into JSON objects, whatever its form, and keeps what came before a damage."""
 
+import csv
+import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -23,6 +25,8 @@ class Contents:
 
 def read(con: duckdb.DuckDBPyConnection, recognised: Recognised) -> Contents:
     """All top-level values of a file; tables become one object a row."""
+    if recognised.shape.form == "csv" and recognised.shape.encoding != "utf-8":
+        return read_foreign_table(recognised)
     if recognised.shape.form in ("csv", "parquet"):
         return _read_table(con, recognised)
     text, damage = _read_text(recognised)
@@ -48,6 +52,22 @@ def _read_table(con: duckdb.DuckDBPyConnection, recognised: Recognised) -> Conte
     except duckdb.Error as error:
         return Contents(damage=str(error).splitlines()[0])
     return Contents([json.loads(row[0]) for row in rows])
+
+
+def read_foreign_table(recognised: Recognised) -> Contents:
+    """A table as a spreadsheet saves it, in an encoding that DuckDB does not read."""
+    shape = recognised.shape
+    text, damage = _read_text(recognised)
+    lines = io.StringIO(text, newline="")
+    for _ in range(shape.skip_lines):
+        lines.readline()
+    rows: list[Any] = []
+    try:
+        for row in csv.DictReader(lines, delimiter=shape.delimiter, quotechar=shape.quote):
+            rows.append({key: value or None for key, value in row.items() if key is not None})
+    except csv.Error as error:
+        damage = damage or f"the table breaks off or is malformed after {len(rows)} rows ({error})"
+    return Contents(rows, damage)
 
 
 def _read_text(recognised: Recognised) -> tuple[str, str | None]:

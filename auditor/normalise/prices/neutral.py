@@ -5,6 +5,7 @@ import json
 import duckdb
 
 from auditor.landing import Recognised, Shape
+from auditor.normalise.inventory.documents import read_foreign_table
 from auditor.normalise.prices.quotes import Quote, Reading, amount
 
 # Our column: the headers that mean it, in lower case without marks.
@@ -52,6 +53,9 @@ def read_table(con: duckdb.DuckDBPyConnection, one: Recognised) -> Reading:
     """The rows of a CSV, Parquet or JSON Lines table."""
     reading = Reading()
     shape, path = one.shape, str(one.file.path)
+    if shape.form == "csv" and shape.encoding != "utf-8":
+        contents = read_foreign_table(one)
+        return Reading([_quote(row) for row in contents.values], damage=contents.damage)
     try:
         if shape.form == "parquet":
             cursor = con.execute(

@@ -845,3 +845,12 @@ def test_what_stands_before_an_abyss_of_brackets_counts(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         (report,) = inventory.load(con, [whole])
     assert (report.status, report.rows) == ("failed", 1)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
+def test_a_table_saved_by_a_spreadsheet_is_read_in_its_encoding(tmp_path: Path, encoding: str) -> None:
+    table = "provider;account_id;resource_id;resource_type;name;tags\r\naws;111122223333;i-0123456789abcdef0;instance;Gemälde;\r\n"
+    rows, (report,) = load_files(tmp_path, {"resources.csv": table.encode(encoding)})
+    assert (report.status, report.message) == ("ok", None)
+    assert rows["i-0123456789abcdef0"]["name"] == "Gemälde"
+    assert rows["i-0123456789abcdef0"]["tags"] == {}

@@ -308,6 +308,11 @@ def test_a_table_states_unit_and_currency_and_a_device_price_becomes_the_machine
         assert f"1 prices dropped ({what}" in message
 
 
+def test_a_table_saved_by_a_spreadsheet_is_read_in_its_encoding(con: duckdb.DuckDBPyConnection, read: Reader) -> None:
+    read(table=TABLE.replace("our contract", "Rahmenvertrag für Maschinen").replace(",", ";").encode("cp1252"))
+    assert seen(con, "machine_type, low, source")[1] == ("p5.48xlarge", Decimal(52), "Rahmenvertrag für Maschinen")
+
+
 def test_a_machine_that_costs_twice_as_much_next_door_is_named(con: duckdb.DuckDBPyConnection, read: Reader) -> None:
     (report,) = read(
         table="provider,RegionId,machine_type,price_kind,low,unit,currency,source,as_of\n"
