@@ -41,7 +41,7 @@ class Sorted:
 
     recognised: list[Recognised]
     unread: list[Unread]
-    digests: dict[str, str]  # file name -> digest of its decoded content, for billing files
+    digests: dict[str, str]  # file name -> digest of its bytes, for billing files
 
 
 def sort_files(files: Iterable[LandingFile]) -> Sorted:
@@ -54,6 +54,8 @@ def sort_files(files: Iterable[LandingFile]) -> Sorted:
         try:
             shape = look(file)
             found = recognise(file, shape)
+            if found is not None and found.kind == "billing":
+                digests[file.name] = _digest(file)
         except Exception as error:  # whatever a file holds, it ends no scan
             log.warning("file cannot be looked at name=%s", file.name, exc_info=error)
             unread.append(Unread(file, "failed", f"cannot be read: {type(error).__name__}: {error}"))
@@ -68,15 +70,12 @@ def sort_files(files: Iterable[LandingFile]) -> Sorted:
     for group in by_length.values():
         # Of two copies the one among its delivery's other parts is read, not the stray one in a downloads folder.
         group.sort(key=lambda file: (-siblings[(file.file.folder, file.format)], file.file.name))
-        for first_or_only in group:
-            if first_or_only.kind == "billing" or len(group) > 1:
-                digests[first_or_only.file.name] = _digest(first_or_only)
         seen: dict[tuple[str, str], Recognised] = {}
         for file_ in group if len(group) > 1 else ():
             # Lifecycle files of two buckets, or one document under two folders, may be equal and yet speak of two things.
             if file_.kind not in ("billing", "telemetry", "flows"):
                 continue
-            key = (file_.kind, digests[file_.file.name])
+            key = (file_.kind, _decoded_digest(file_))
             original = seen.setdefault(key, file_)
             if original is not file_:
                 copies.add(file_.file.name)
@@ -133,7 +132,13 @@ def _decoded_length(file: LandingFile, shape: Shape) -> int:
     return file.size
 
 
-def _digest(file: Recognised) -> str:
+def _digest(file: LandingFile) -> str:
+    """Of the file as it is: what is packed need not be unpacked for it."""
+    with file.path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _decoded_digest(file: Recognised) -> str:
     digest = hashlib.sha256()
     try:
         with open_decoded(file.file.path, file.shape.compression) as stream:
