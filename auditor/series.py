@@ -135,10 +135,12 @@ def transfer_payers(con: duckdb.DuckDBPyConnection) -> tuple[render.TransferPaye
             where day >= starts and day < ends
             group by owner, provider, SubAccountId, ResourceId, usage_kind, BillingCurrency
             having sum(EffectiveCost) <> 0
-        )
+        ),
+        inventoried as (select provider, ResourceId, max(ResourceName) as known_name from resources group by all)
         select owner, provider, case when place <= $most then SubAccountId end, case when place <= $most then ResourceId end,
-            case when place <= $most then name end, usage_kind, sum(gigabytes), sum(cost), BillingCurrency
-        from paid group by all order by 8 desc, 1, 2, 3, 4, 6
+            case when place <= $most then coalesce(name, known_name) end, usage_kind, sum(gigabytes), sum(cost), BillingCurrency
+        from paid left join inventoried using (provider, ResourceId)
+        group by all order by 8 desc, 1, 2, 3, 4, 6
         """,
         {"most": DEAREST_PAYERS},
     ).fetchall()

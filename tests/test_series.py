@@ -11,7 +11,7 @@ import pytest
 from auditor import series
 from auditor.views import VIEWS
 
-TABLES = ("charges", "transfers", "accelerator_hours", "metric_hours")
+TABLES = ("charges", "resources", "transfers", "accelerator_hours", "metric_hours")
 
 
 def fill(con: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
@@ -85,7 +85,9 @@ def test_payers_beyond_the_dearest_keep_their_money_but_not_their_name(con: duck
         for n in range(60)
     ]
     fill(con, "transfers", rows)
+    fill(con, "resources", [{"provider": "aws", "ResourceId": f"i-{n}", "ResourceName": "loader"} for n in (3, 59, 59)])
     paid = series.transfer_payers(con)
+    assert {row.resource_id: row.resource_name for row in paid if row.resource_name} == {"i-59": "loader"}
     assert sum(row.effective_cost for row in paid) == sum(range(1, 61))
     assert len([row for row in paid if row.resource_id]) == series.DEAREST_PAYERS
     (rest,) = [row for row in paid if row.resource_id is None]
