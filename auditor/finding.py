@@ -12,6 +12,11 @@ CONFIDENCES = ("high", "medium", "low")
 SEVERITIES = ("low", "medium", "high", "critical")
 
 
+def short_name(resource_name: str | None, resource_id: str | None) -> str | None:
+    """What people call a resource: its name, else the last part of its id; null without either."""
+    return resource_name or (resource_id or "").rstrip("/").rpartition("/")[2] or None
+
+
 @dataclass(frozen=True)
 class Remedy:
     """What to do about it, with the finding's own ids filled in."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from auditor import money
 from auditor.deliver import words
-from auditor.finding import Finding
+from auditor.finding import Finding, short_name
 from auditor.records import FindingChange, RealisedSaving
 
 _OPEN = ("new", "open", "reopened", "acknowledged")
@@ -200,7 +200,7 @@ def _sum(findings: Sequence[Mapping[str, Any]], currency: str, confidences: Sequ
 
 
 def _item(finding: Mapping[str, Any]) -> Item:
-    name = finding["resource_name"] or finding["resource_id"] or finding["service"] or "—"
+    name = short_name(finding["resource_name"], finding["resource_id"]) or finding["service"] or "—"
     return Item(
         id=finding["id"],
         rule_id=finding["rule_id"],
@@ -218,7 +218,7 @@ def _item(finding: Mapping[str, Any]) -> Item:
 
 def _gone(change: FindingChange) -> Item:
     record = change.record
-    name = record.resource_name or record.resource_id or record.subject
+    name = short_name(record.resource_name, record.resource_id) or record.subject
     return Item(
         id=record.id,
         rule_id=record.rule_id,
@@ -277,7 +277,7 @@ def _saved(each: Saved) -> SavedItem:
     return SavedItem(
         words.plain(finding.title, 120),
         _where(
-            finding.resource_name or finding.resource_id or finding.subject,
+            short_name(finding.resource_name, finding.resource_id) or finding.subject,
             finding.provider,
             finding.sub_account_id,
             finding.region_id,

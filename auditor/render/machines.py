@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
+from auditor.finding import short_name
 from auditor.render import charts, figures, view
 from auditor.render.extras import MachineDay, WeekHour
 
@@ -97,7 +98,7 @@ def _machine(rows: Sequence[MachineDay], first: date, currency: str) -> Machine:
     )
     judged = sum((value for name, value in sums.items() if name != "no_telemetry"), Decimal(0))
     return Machine(
-        one.name or one.resource_id.rpartition("/")[2] or one.resource_id,
+        short_name(one.name, one.resource_id) or one.resource_id,
         " · ".join(part for part in (view.provider_name(one.provider), one.machine_type) if part),
         one.owner or view.NO_OWNER,
         parts,

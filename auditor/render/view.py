@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from auditor.finding import short_name
 from auditor.render import charts, figures
 from auditor.render.extras import DailyCost, Extras, GpuSlice
 from auditor.render.forecast import Forecast, Unknown, forecast
@@ -545,8 +546,7 @@ def where(finding: Mapping[str, Any], names: Mapping[str, str] | None = None) ->
 def subject(finding: Mapping[str, Any]) -> str:
     """What the finding is about: the resource's name, else the last part of its id, else the scope."""
     return str(
-        finding["resource_name"]
-        or (finding["resource_id"] or "").rstrip("/").rpartition("/")[2]
+        short_name(finding["resource_name"], finding["resource_id"])
         or finding["service"]
         or finding["account_id"]
         or provider_name(finding["provider"])

@@ -54,6 +54,14 @@ def test_low_confidence_is_shown_beside_and_never_in_the_sum() -> None:
     assert len(made.open) == 3
 
 
+def test_a_resource_without_a_name_is_called_by_the_end_of_its_id() -> None:
+    nat = "arn:aws:ec2:eu-west-1:111122223333:natgateway/nat-1"
+    (item,) = digest(a_row(resource_id=nat)).open
+    assert item.where == "nat-1 (aws · 111122223333 · eu-west-1)"
+    (item,) = digest(a_row(resource_id=nat, resource_name="egress")).open
+    assert item.where.startswith("egress (")
+
+
 def test_an_owner_reads_of_own_findings_only() -> None:
     theirs = a_row(1, owner="Speech", title="Somebody else's machine")
     made = digest(
