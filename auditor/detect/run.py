@@ -1,6 +1,5 @@
 """Runs rules over the views and turns their rows into findings."""
 
-import json
 import logging
 import time
 from collections import defaultdict
@@ -15,35 +14,18 @@ from uuid import UUID
 
 import duckdb
 
+from auditor.detect.context import tags_of, with_context
 from auditor.detect.remedies import filled
 from auditor.detect.rule import ENGINE_PARAMETERS, ParameterValue, Rule, checked_overrides
 from auditor.detect.settle import settle
+from auditor.detect.stock import Stock
 from auditor.errors import RuleError
 from auditor.finding import CONFIDENCES, HOURS_A_MONTH, Finding, Remedy
-from auditor.views import RULE_RESULT, RULE_RESULT_OPTIONAL, VIEWS
+from auditor.views import RULE_RESULT, RULE_RESULT_OPTIONAL
 
 logger = logging.getLogger(__name__)
 
-# Which kind of source fills a view: what a reader has to deliver when it is empty.
-_SOURCE_OF_VIEW = {
-    **{view: f"inventory of {view.replace('_', ' ')}" for view in VIEWS},
-    "charges": "charges",
-    "transfers": "transfer charges",
-    "accelerator_hours": "accelerator charges",
-    "commitment_hours": "commitment charges",
-    "metric_hours": "telemetry",
-    "flows_daily": "flow logs",
-    "paid_rates": "accelerator charges of known machine types",
-    "accelerator_peaks": "peak compute of accelerators",
-    "prices": "prices",
-    "budgets": "budgets in the configuration",
-}
-# Columns of accelerator_hours that only samples fill; coverage is 0 without them, which is knowledge too.
-_SAMPLED_COLUMNS = frozenset(
-    {"utilization_mean", "utilization_max", "memory_used_ratio", "storage_pressure", "input_wait"}
-)
 _MONEY_COLUMNS = ("effective_cost", "committed_cost", "avoidable_cost", "avoidable_low", "avoidable_high")
-_CONTEXT_COLUMNS = ("AvailabilityZone", "ResourceName", "ResourceType", "ServiceName", "Tags", "owner")
 _NIL = Decimal(0)
 _SMALLEST = Decimal("1e-12")  # the lake's own precision
 _TOO_MUCH = Decimal("1e18")  # the lake's money, decimal(30, 12), ends below it
@@ -97,7 +79,7 @@ def detect(
     that no rule understands.
     """
     values = checked_overrides(rules, overrides or {}, shared or {})
-    stock = _Stock(con)
+    stock = Stock(con)
     findings: list[Finding] = []
     rows: list[Mapping[str, Any]] = []
     coverage: list[RuleCoverage] = []
@@ -121,7 +103,7 @@ def detect(
     by_id = {rule.id: rule for rule in rules}
     known = [
         _with_commands(by_id[finding.rule_id], finding, row)
-        for finding, row in zip(_with_context(con, findings), rows, strict=True)
+        for finding, row in zip(with_context(con, findings), rows, strict=True)
     ]
     settled = settle(known, rules)
     for entry in coverage:
@@ -135,78 +117,6 @@ def _failure(error: Exception) -> str:
     """The first line of what went wrong; an error that nobody wrote a sentence for says its kind."""
     said = str(error).strip().partition("\n")[0]
     return said if said and isinstance(error, duckdb.Error | RuleError) else f"{type(error).__name__}: {said}"
-
-
-@dataclass(frozen=True)
-class _Readiness:
-    providers: tuple[str, ...]
-    status: str
-    reason: str | None
-
-
-class _Stock:
-    """Which views hold rows of which providers."""
-
-    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
-        self._con = con
-        self._existing = {row[0] for row in con.execute("select table_name from information_schema.tables").fetchall()}
-        self._providers: dict[str, frozenset[str]] = {}
-
-    def providers(self, view: str) -> frozenset[str]:
-        if view not in self._providers:
-            self._providers[view] = (
-                self._query(f"select distinct provider from {view}") if view in self._existing else frozenset()
-            )
-        return self._providers[view]
-
-    def sampled(self) -> frozenset[str]:
-        if "" not in self._providers:
-            self._providers[""] = self._query("select distinct provider from accelerator_hours where coverage > 0")
-        return self._providers[""]
-
-    def readiness(self, rule: Rule, windows: Mapping[str, Window]) -> _Readiness:
-        """For which providers the rule has its data, and what to say about the others.
-
-        Providers are those with a window that the rule covers; with charges of none of them it has nothing to judge.
-        """
-        self._give_missing_views(rule)
-        covered = [name for name in sorted(windows) if name in rule.clouds]
-        if not covered:
-            return _Readiness((), "skipped", f"covers {', '.join(rule.clouds)}, of which there is no billing data")
-        lacks = {name: self._lacking(rule.needs, name) for name in covered}
-        ready = tuple(name for name in covered if not lacks[name])
-        if not ready:
-            return _Readiness((), "skipped", _gaps(lacks))
-        lacks_optional = {name: self._lacking(rule.optional, name) for name in ready}
-        reason = _gaps({**lacks, **{name: [*lacks[name], *gaps] for name, gaps in lacks_optional.items()}})
-        return _Readiness(ready, "degraded" if reason else "ran", reason or None)
-
-    def _lacking(self, views: Mapping[str, Sequence[str]], provider: str) -> list[str]:
-        lacking = [_SOURCE_OF_VIEW[view] for view in views if provider not in self.providers(view)]
-        sampled = _SAMPLED_COLUMNS & set(views.get("accelerator_hours", ()))
-        if sampled and not lacking and provider not in self.sampled():
-            lacking.append("samples of accelerator use")
-        return lacking
-
-    def _give_missing_views(self, rule: Rule) -> None:
-        """A view that was not built is given empty, so that the query of a rule that does without it still binds."""
-        for view in (*rule.needs, *rule.optional):
-            if view not in self._existing:
-                columns = ", ".join(f'null::{kind} as "{name}"' for name, kind in VIEWS[view].items())
-                self._con.execute(f"create temp view {view} as select {columns} where false")
-                self._existing.add(view)
-
-    def _query(self, sql: str) -> frozenset[str]:
-        return frozenset(row[0] for row in self._con.execute(sql).fetchall() if row[0] is not None)
-
-
-def _gaps(lacks: Mapping[str, Sequence[str]]) -> str:
-    """One sentence for each lack: `no inventory of nat gateways for aws, gcp`."""
-    providers = defaultdict(list)
-    for provider, gaps in lacks.items():
-        for gap in gaps:
-            providers[gap].append(provider)
-    return "; ".join(f"no {gap} for {', '.join(dict.fromkeys(names))}" for gap, names in providers.items())
 
 
 def _run(
@@ -332,7 +242,7 @@ def finding_of(rule: Rule, row: Mapping[str, Any], window: Window) -> Finding:
         resource_name=row.get("ResourceName"),
         resource_type=row.get("ResourceType"),
         service_name=row.get("ServiceName"),
-        tags=_tags(row.get("Tags")),
+        tags=tags_of(row.get("Tags")),
         owner=row.get("owner"),
         evidence=_evidence(row),
     )
@@ -433,74 +343,3 @@ def _with_commands(rule: Rule, finding: Finding, row: Mapping[str, Any]) -> Find
         "ServiceName": finding.service_name,
     }
     return replace(finding, remedy=_remedy(rule, {**row, **{name: value for name, value in learnt.items() if value}}))
-
-
-def _tags(value: object) -> dict[str, str]:
-    """Tags from JSON text or a map; what is neither is no tags, for a bill may bear anything in that column."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):  # a text of nothing but brackets goes too deep
-            return {}
-    if not isinstance(value, Mapping):
-        return {}
-    return {str(key): "" if item is None else str(item) for key, item in value.items()}
-
-
-def _with_context(con: duckdb.DuckDBPyConnection, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings with name, type, zone, service, tags and owner of their resource where the rule did not say them.
-
-    The newest charge of the resource knows best, then the inventory.
-    """
-    keys = sorted({(finding.provider, finding.resource_id) for finding in findings if finding.resource_id})
-    if not keys:
-        return list(findings)
-    tables = {row[0] for row in con.execute("select table_name from information_schema.tables").fetchall()}
-    known: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for view, newest, columns in (
-        ("charges", "day", _CONTEXT_COLUMNS),
-        # most inventories do not tell when they were taken, and a maximum over nothing would be nothing
-        (
-            "resources",
-            "coalesce(observed_at, timestamp '1970-01-01')",
-            tuple(name for name in _CONTEXT_COLUMNS if name in VIEWS["resources"]),
-        ),
-    ):
-        if view in tables:
-            for provider, resource_id, *values in _newest(con, view, newest, columns, keys):
-                facts = known[provider, resource_id]
-                for name, value in zip(columns, values, strict=True):
-                    if value not in (None, ""):
-                        facts.setdefault(name, value)
-    return [_enriched(finding, known.get((finding.provider, finding.resource_id or ""), {})) for finding in findings]
-
-
-def _newest(
-    con: duckdb.DuckDBPyConnection, view: str, newest: str, columns: Sequence[str], keys: Sequence[tuple[str, str]]
-) -> list[tuple[Any, ...]]:
-    facts = ", ".join(f"arg_max({name}, {newest}) filter (where {name} is not null)" for name in columns)
-    wanted = json.dumps([{"provider": provider, "resource_id": resource_id} for provider, resource_id in keys])
-    return con.execute(
-        f"""
-        with wanted as (
-            select unnest(from_json($keys, '[{{"provider": "VARCHAR", "resource_id": "VARCHAR"}}]'), recursive := true)
-        )
-        select {view}.provider, {view}.ResourceId, {facts}
-        from {view}
-        join wanted on wanted.provider = {view}.provider and wanted.resource_id = {view}.ResourceId
-        group by all
-        """,
-        {"keys": wanted},
-    ).fetchall()
-
-
-def _enriched(finding: Finding, facts: Mapping[str, Any]) -> Finding:
-    return replace(
-        finding,
-        availability_zone=finding.availability_zone or facts.get("AvailabilityZone"),
-        resource_name=finding.resource_name or facts.get("ResourceName"),
-        resource_type=finding.resource_type or facts.get("ResourceType"),
-        service_name=finding.service_name or facts.get("ServiceName"),
-        tags=finding.tags or _tags(facts.get("Tags")),
-        owner=finding.owner or facts.get("owner"),
-    )
