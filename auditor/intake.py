@@ -106,6 +106,8 @@ def _take_delivery(place: _Place, delivery: Delivery, id_: str) -> list[Bill]:
     ingested = ingest(
         place.con, delivery, id_, place.spool, place.tags, lambda text: log.info("delivery read %s", text)
     )
+    if not ingested.totals and (ingested.is_damaged or delivery.expected_rows):
+        raise SourceError("; ".join(ingested.messages))  # no bill is left to say it
     prepared = [_prepare(place, ingested, bill, id_) for bill in _bills(ingested)]
     # The periods of one delivery become live together: a run that dies in between leaves none of them.
     place.state.commit_deliveries(place.run_id, [each.commit for each in prepared if each.commit is not None])

@@ -15,6 +15,7 @@ import zstandard
 from auditor.landing import LandingFile, Shape
 
 EMPTY = "the file is empty"
+STAND_IN = "a page or an error that was saved in place of the data"
 _LOOK = 64 * 1024
 _WHOLE = 8 * 1024 * 1024  # a JSON document up to this size is parsed whole, so that its kind is certain
 _DELIMITERS = ",;\t|"
@@ -23,6 +24,9 @@ _JSON = re.compile(r'[\[\s]*\{\s*(["}]|$)|\[[\[\s]*$')
 # A full disk or a lost power leaves NULs in a text; the other control characters are binary data's own.
 _CONTROLS = bytes({*range(32)} - {*b"\x00\t\n\x0b\f\r\x1a\x1b"})
 _MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
+_GLUED = re.compile(r"\}[ \t]*\{")
+# What a download leaves in place of the data: a login page, an object store's error, a pointer to a large file.
+_STAND_IN = re.compile(r"<(!doctype|html|\?xml|error)\b|version https://git-lfs", re.IGNORECASE)
 
 
 def look(file: LandingFile) -> Shape:
@@ -37,6 +41,9 @@ def look(file: LandingFile) -> Shape:
         compression = _compression(magic)
         with open_decoded(file.path, compression) as stream:
             head, problem = _read_head(stream, _LOOK)
+        if compression != "none" and head[:4] in _MAGIC:
+            kind = _MAGIC[head[:4]].capitalize()
+            return Shape("binary", compression, problem=f"a {kind} file packed in {compression}: unpack it first")
     except OSError as error:
         return Shape("binary", problem=f"cannot be read: {error}")
     try:
@@ -101,6 +108,15 @@ def _look_at_text(file: LandingFile, head: bytes, compression: str, problem: str
     stripped = text.lstrip()
     if not stripped:
         return Shape("empty", compression, problem=problem or EMPTY)
+    if _STAND_IN.match(stripped):
+        first = stripped.splitlines()[0][:60]
+        return Shape(
+            "text",
+            compression,
+            encoding=encoding,
+            head=text,
+            problem=problem or f"{STAND_IN} ({first}); fetch the file again",
+        )
     if _JSON.match(stripped):
         return _look_at_json(file, stripped, compression, encoding, whole=len(head) < _LOOK, problem=problem)
     return _look_at_csv(text, compression, encoding, problem)
@@ -113,6 +129,8 @@ def _encoding(head: bytes) -> str | None:
     nuls = head.count(b"\x00")
     if nuls and nuls > 0.4 * len(head) and head[1:200:2].strip(b"\x00") == b"":
         return "utf-16-le"  # without its mark
+    if nuls and nuls > 0.4 * len(head) and head[:200:2].strip(b"\x00") == b"":
+        return "utf-16-be"
     if nuls and (nuls > 0.5 * len(head) or head.translate(None, _CONTROLS) != head):
         return None
     try:
@@ -132,7 +150,7 @@ def _look_at_json(
         return _look_at_large_json(file, text, compression, encoding, whole=whole, problem=problem)
     rest = text[end:].lstrip()
     if rest.startswith("{") or (not whole and isinstance(first, dict)):
-        form = "jsonl" if "\n" not in text[:end] else "json_stream"
+        form = "json_stream" if "\n" in text[:end] or _GLUED.search(text) else "jsonl"
         return Shape(form, compression, _keys(first), encoding=encoding, sample=first, head=text, problem=problem)
     form = "jsonl" if isinstance(first, dict) and "\n" not in text[:end].strip() else "json"
     return Shape(form, compression, _keys(first), encoding=encoding, sample=first, head=text, problem=problem)

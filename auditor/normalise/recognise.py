@@ -14,8 +14,8 @@ import zstandard
 from auditor.journal import HEAD_KEY
 from auditor.landing import LandingFile, Recognised, Shape
 from auditor.normalise import flows, inventory, prices, telemetry
-from auditor.normalise.billing import formats, manifests
-from auditor.normalise.look import EMPTY, look, open_decoded
+from auditor.normalise.billing import formats, manifests, refused
+from auditor.normalise.look import EMPTY, STAND_IN, look, open_decoded
 
 log = logging.getLogger(__name__)
 
@@ -108,10 +108,11 @@ def _why_not(file: LandingFile, shape: Shape) -> tuple[str, str]:
             else ("skipped", "the file is empty, and its name is not that of a data file")
         )
     if shape.problem:
-        return "failed", shape.problem
-    missing = formats.missing_from_focus(shape)
-    if missing:
-        return "failed", f"these are FOCUS columns, but {missing}; export the file again with it"
+        is_page = shape.problem.startswith(STAND_IN) and not _DATA_NAME.search(file.name)
+        return "skipped" if is_page else "failed", shape.problem
+    refusal = refused.why(shape)
+    if refusal:
+        return "failed", refusal
     if shape.form == "csv":
         header = ", ".join(shape.columns[:8])
         return (

@@ -1,5 +1,6 @@
 """What a file is by its first bytes, and what is said of files that are nothing we read."""
 
+import gzip
 import json
 import zlib
 from pathlib import Path
@@ -91,3 +92,63 @@ def test_focus_in_utf16_without_a_mark_is_recognised(tmp_path: Path) -> None:
 def test_binary_data_is_skipped(tmp_path: Path) -> None:
     found = verdicts(tmp_path, {"a.bin": bytes(range(256)) * 8, "b.json": json.dumps({"a": 1}).encode()})
     assert {status for status, _ in found.values()} == {"skipped"}
+
+
+OUTDATED = {
+    "InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ItemDescription,UnBlendedCost": "Cost and Usage Report",
+    "Service,EC2-Instances($),Total costs($)": "Cost and Usage Report",
+    "Project ID,SKU description,Usage start date,Unrounded cost ($),Cost ($)": "BigQuery",
+    "Account ID,Line Item,Start Time,End Time,Measurement1,Cost,Currency": "BigQuery",
+    "SubscriptionGuid,Date,Meter Category,Consumed Quantity,ExtendedCost": "Cost Management",
+    "UsageDate,ServiceName,Cost,CostUSD,Currency": "Cost Management",
+}
+
+
+@pytest.mark.parametrize(("header", "remedy"), OUTDATED.items())
+def test_an_outdated_layout_is_refused_with_its_header_and_what_would_work(
+    tmp_path: Path, header: str, remedy: str
+) -> None:
+    status, reason = verdicts(tmp_path, {"bill.csv": f"{header}\n{'1,' * header.count(',')}1\n".encode()})["bill.csv"]
+    assert status == "failed"
+    assert remedy in reason
+    assert header.replace(",", ", ")[:40] in reason
+
+
+@pytest.mark.parametrize(
+    ("header", "lacking"),
+    [
+        ("lineItem/UsageStartDate,lineItem/UsageType,lineItem/ProductCode", "lineItem/UnblendedCost is missing"),
+        ("line_item_unblended_cost,line_item_usage_type,x", "lineItem/UsageStartDate is missing"),
+        ("Date,MeterCategory,MeterName,Quantity", "CostInBillingCurrency is missing"),
+        ("Cost,MeterCategory,MeterName,Quantity", "Date is missing"),
+        ("usage_start_time,sku.description,sku.id,service.id,service.description", "cost is missing"),
+    ],
+)
+def test_a_bill_without_a_column_it_cannot_do_without_says_which(tmp_path: Path, header: str, lacking: str) -> None:
+    status, reason = verdicts(tmp_path, {"bill.csv": f"{header}\n{'1,' * header.count(',')}1\n".encode()})["bill.csv"]
+    assert status == "failed"
+    assert lacking in reason
+
+
+def test_a_price_list_of_azure_is_no_bill_without_its_date(tmp_path: Path) -> None:
+    header = b"MeterID,MeterName,MeterCategory,UnitOfMeasure,UnitPrice,CurrencyCode\n1,a,b,c,2,USD\n"
+    assert verdicts(tmp_path, {"prices.csv": header})["prices.csv"][0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<!DOCTYPE html><title>Sign in</title>",
+        b"<?xml version='1.0'?><Error/>",
+        b"version https://git-lfs.github.com/spec/v1\n",
+    ],
+)
+def test_a_page_saved_in_place_of_the_data_fails_where_the_name_promises_data(tmp_path: Path, page: bytes) -> None:
+    found = verdicts(tmp_path, {"cur.csv.gz": page, "readme.html": page})
+    assert {name: status for name, (status, _) in found.items()} == {"cur.csv.gz": "failed", "readme.html": "skipped"}
+    assert "fetch the file again" in found["cur.csv.gz"][1]
+
+
+def test_parquet_packed_in_gzip_is_to_be_unpacked(tmp_path: Path) -> None:
+    found = verdicts(tmp_path, {"cur.parquet.gz": gzip.compress(b"PAR1" + b"\0" * 40)})
+    assert found == {"cur.parquet.gz": ("failed", "a Parquet file packed in gzip: unpack it first")}

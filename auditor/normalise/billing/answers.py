@@ -12,6 +12,7 @@ from typing import Any
 
 from auditor.errors import SourceError
 from auditor.landing import LandingFile, Recognised, Shape
+from auditor.normalise.billing import respelled
 from auditor.normalise.look import open_decoded
 
 AWS, AZURE = "aws-cost-explorer-json", "azure-query-json"
@@ -82,17 +83,21 @@ def missing_page(files: Sequence[Recognised]) -> str | None:
 
 
 def to_focus(files: Sequence[Recognised], spool: Path) -> list[Recognised]:
-    """The pages as FOCUS rows, one JSON lines file in the spool for each.
+    """The pages as FOCUS rows, one JSON lines file in the spool for each; likewise bills in other spellings.
 
     Raises SourceError where an answer has no dates: its sums cannot be put into a billing period.
     """
-    return [_convert(file, spool) for file in files]
+    return [
+        respelled.to_json_lines(file, spool) if file.details.get("respelled") else _convert(file, spool)
+        for file in files
+    ]
 
 
 def _convert(file: Recognised, spool: Path) -> Recognised:
     try:
         with open_decoded(file.file.path, file.shape.compression) as stream:
-            document = json.loads(stream.read().decode("utf-8-sig"), parse_float=str)  # every digit of an amount counts
+            text = stream.read().decode("utf-8-sig" if file.shape.encoding == "utf-8" else file.shape.encoding)
+        document = json.loads(text.lstrip("\ufeff"), parse_float=str)  # every digit of an amount counts
     except (ValueError, EOFError, OSError) as error:
         raise SourceError(f"{file.file.name}: the answer is damaged or cut off ({error}); ask for it again") from error
     rows = _aws_rows(document) if file.format == AWS else _azure_rows(document, file.file.name)

@@ -5,7 +5,7 @@ one: a reservation fee also yields its unused part, a Savings Plan negation yiel
 fails to cancel. Amounts are all net where the export fills the net columns, else all gross.
 """
 
-from auditor.normalise.billing import mapping
+from auditor.normalise.billing import mapping, nested
 from auditor.normalise.billing.source import Source, literal, quote
 
 # Columns without which a file is no CUR, by canonical name.
@@ -109,20 +109,19 @@ def measures(source: Source, *, net: bool) -> dict[str, str]:
 
 
 def _product(source: Source, column: str, key: str, fallback: str | None = None) -> str:
-    """A product attribute: a column of its own, or a key of the product map (text in CSV, MAP in Parquet)."""
+    """A product attribute: a column of its own, or a key of the product map."""
     found = [source.text(name) for name in (column, fallback) if name and source.has(name)]
-    kind = source.columns.get("product", "")
-    if kind.startswith("MAP"):
-        found.append(f"nullif(product[{literal(key)}], '')")
-    elif kind == "VARCHAR":
-        found.append(f"case when product like '{{%' then nullif(json_extract_string(product, '$.{key}'), '') end")
+    mapped = nested.value("product", source.columns.get("product", ""), key)
+    if mapped is not None:
+        found.append(mapped)
     return f"coalesce({', '.join(found)})" if found else "null::varchar"
 
 
 def _tags(source: Source) -> str:
     kind = source.columns.get("resourcetags", "")
-    if kind.startswith("MAP"):
-        return "case when cardinality(resourcetags) > 0 then to_json(resourcetags)::varchar end"
+    mapped = nested.as_json("resourcetags", kind)
+    if mapped is not None:
+        return mapped
     if kind:
         return "case when resourcetags like '{%' and length(resourcetags) > 2 then resourcetags end"
     tags = [

@@ -12,7 +12,7 @@ from auditor.normalise.billing import mapping
 from auditor.normalise.billing.source import Source, literal
 
 COST = ("costinbillingcurrency", "cost", "pretaxcost")
-_DATE = ("date", "usagedatetime", "usagedate")
+DATE = ("date", "usagedatetime", "usagedate")
 _SUBSCRIPTION = ("subscriptionguid", "subscriptionid")
 _RESOURCE = ("resourceid", "instanceid", "instancename")
 _ACCELERATOR_SIZE = r"(?i)standard_n[cdgv]"
@@ -21,14 +21,14 @@ _ACCELERATOR_SIZE = r"(?i)standard_n[cdgv]"
 def recognises(names: Mapping[str, str]) -> bool:
     return (
         any(name in names for name in COST)
-        and any(name in names for name in _DATE)
+        and any(name in names for name in DATE)
         and any(name in names for name in ("metercategory", "meterid", "metername", "consumedservice"))
     )
 
 
 def keys(source: Source) -> dict[str, str]:
     text = source.text
-    date = source.time(*_DATE)
+    date = source.time(*DATE)
     period = source.time("billingperiodstartdate", "billingperiodstart")
     # EA names the enrolment, MCA the billing profile; pay-as-you-go has neither, so the subscription stands for it.
     account = (

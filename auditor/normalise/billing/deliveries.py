@@ -161,7 +161,7 @@ def _account_folder(delivery: Delivery) -> str:
 def _by_folder(files: Sequence[Recognised]) -> list[Delivery]:
     groups: dict[tuple[object, ...], list[Recognised]] = {}
     for file in files:
-        together = file.details.get("pages") or _header(file.shape)
+        together = file.details.get("pages") or file.details.get("respelled") or _header(file.shape)
         groups.setdefault((file.file.folder, file.details["family"], file.format, together), []).append(file)
     return [
         Delivery(

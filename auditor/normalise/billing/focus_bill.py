@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from auditor.focus import CHARGE_COLUMNS
-from auditor.normalise.billing import mapping
+from auditor.normalise.billing import mapping, nested
 from auditor.normalise.billing.source import Source, literal
 
 _COMPUTE = r"(?i)compute|ec2|virtual machines|sagemaker|machine learning|vertex|tpu"
@@ -118,10 +118,9 @@ def keys(source: Source) -> dict[str, str]:
 
 def _json(source: Source, name: str) -> str:
     kind = source.columns.get(name, "")
-    if kind.startswith("MAP"):
-        return f"case when cardinality({name}) > 0 then to_json({name})::varchar end"
-    if kind.startswith("STRUCT"):
-        return f"to_json({name})::varchar"
+    mapped = nested.as_json(name, kind)
+    if mapped is not None:
+        return mapped
     return f"nullif({source.text(name)}, '{{}}')" if kind else "null::varchar"
 
 

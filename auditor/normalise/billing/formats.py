@@ -4,22 +4,13 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from auditor.focus import CHARGE_COLUMNS
 from auditor.landing import LandingFile, Recognised, Shape
-from auditor.normalise.billing import answers, aws_cur, azure_cost, focus_bill, gcp_export
+from auditor.normalise.billing import answers, aws_cur, azure_cost, focus_bill, gcp_export, respelled
 from auditor.normalise.billing.source import canonical
 
 MODULES: dict[str, ModuleType] = {"cur": aws_cur, "gcp": gcp_export, "azure": azure_cost, "focus": focus_bill}
 
 JSON_COLUMNS: dict[str, dict[str, str]] = {"gcp": gcp_export.JSON_COLUMNS, "focus": focus_bill.JSON_COLUMNS}
-
-
-_FOCUS_NAMES = {canonical(name) for name in CHARGE_COLUMNS if name[0].isupper()}
-_OF_CHARGES = {"chargecategory", "chargeperiodstart", "chargeperiodend", "chargefrequency", "chargedescription"} | {
-    "billingperiodstart",
-    "billedcost",
-    "effectivecost",
-}
 
 
 def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
@@ -32,21 +23,12 @@ def recognise(file: LandingFile, shape: Shape) -> Recognised | None:
         found = test(names, shape)
         if found:
             provider, variant = found
-            details: Mapping[str, Any] = {"family": family}
+            details: dict[str, Any] = {"family": family}
+            if respelled.is_needed(family, shape):
+                details |= {"answer": True, "respelled": True}  # written out anew as an answer is, before it is read
             suffix = {"csv": "csv", "parquet": "parquet", "avro": "avro"}.get(shape.form, "jsonl")
             return Recognised(file, shape, "billing", f"{variant}-{suffix}", provider, details)
     return None
-
-
-def missing_from_focus(shape: Shape) -> str | None:
-    """What keeps a file with columns of FOCUS from being a bill, else None.
-
-    Inventories share ResourceId or RegionId with FOCUS, so that of its five columns two must be a charge's own.
-    """
-    names = {canonical(column): column for column in shape.columns}
-    if len(names.keys() & _FOCUS_NAMES) < 5 or len(names.keys() & _OF_CHARGES) < 2:
-        return None
-    return focus_bill.missing(names)
 
 
 def _cur(names: Mapping[str, str], shape: Shape) -> tuple[str, str] | None:

@@ -44,6 +44,8 @@ _LISTS = {
     "labels": '[{"key":"VARCHAR","value":"VARCHAR"}]',
     "systemlabels": '[{"key":"VARCHAR","value":"VARCHAR"}]',
 }
+SAID_ALONE = {"service": "description", "sku": "description", "project": "id"}  # a column `service` with its name
+_ONE_CREDIT = "struct_pack(id := null::varchar, full_name := null::varchar, type := null::varchar, name := null::varchar, amount := {amount})"
 # Lines of machines that bear accelerators are kept by the hour, with the N1 lines a GPU may be attached to.
 _ACCELERATOR_SKU = r"(?i)\b(gpu|tpu|tpuv?[0-9]+[a-z]*)\b|^nvidia|accelerator"
 _ACCELERATOR_MACHINE = r"^(a[2-9][a-z]*|g[2-9]|ct[0-9a-z]+|tpu[0-9a-z]*|n1)-"
@@ -76,7 +78,8 @@ def _field(source: Source, parent: str, child: str) -> str:
         return f"nullif({quote(column)}.{quote(child)}::varchar, '')"
     flat = (parent + child).replace("_", "")
     if column and kind == "VARCHAR":
-        inner = f"case when {quote(column)} like '{{%' then json_extract_string(json_text({quote(column)}), '$.{child}') end"
+        plain = f"blank_to_null({quote(column)})" if child == SAID_ALONE.get(parent) else "null"
+        inner = f"case when {quote(column)} like '{{%' then json_extract_string(json_text({quote(column)}), '$.{child}') else {plain} end"
         return f"coalesce({source.text(flat)}, {inner})" if flat in source.columns else inner
     return source.text(flat)
 
@@ -86,19 +89,38 @@ def _plain(source: Source, name: str) -> str:
 
 
 def _list(source: Source, name: str) -> str:
-    """SQL list of structs, from a nested column or from its JSON text."""
+    """SQL list of structs, from a nested column or from its JSON text; of credits also from their sum, a plain number."""
     column = _column(source, name)
     if column is None:
         return "null"
-    if source.columns[column] != "VARCHAR":
-        return quote(column)
-    structure = _LISTS[name.replace("_", "")]
-    return f"case when {quote(column)} like '[{{%' then from_json(json_text({quote(column)}), {literal(structure)}) end"
+    kind, text = source.columns[column], quote(column)
+    is_sum = "false"
+    if (
+        kind.lower().replace('"', "").startswith("struct(list struct(element ")
+    ):  # Parquet's own nesting of lists, unmarked
+        return f"list_transform({text}.list, lambda e: e.element)"
+    if kind != "VARCHAR":
+        if kind.endswith("[]") or name != "credits":
+            return text
+        text, is_sum = f"{text}::varchar", f"{text} is not null"
+    elif name == "credits":
+        is_sum = f"blank_to_null({text}) is not null"
+    structure = literal(_LISTS[name.replace("_", "")])
+    listed = f"from_json(json_text({text}), {structure})"
+    if name != "credits":  # a label that is no JSON ends no bill
+        return f"case when ltrim({text}) like '[%' then try({listed}) end"
+    return f"case when ltrim({text}) like '[%' then {listed} when {is_sum} then [{_ONE_CREDIT.format(amount=text)}] end"
 
 
 MACROS = """
-create or replace temp macro json_text(x) as
-    case when x like '%{''%' then replace(replace(replace(replace(x, '''', '"'), ': None', ': null'), ': True', ': true'), ': False', ': false') else x end;
+-- What Python prints of a list of dicts: `[{'name': "Bob's", 'id': None}]`. Texts with an apostrophe stand in double quotes.
+create or replace temp macro without_apostrophe(x) as
+    regexp_replace(x, '([\\[{:,]\\s*)"([^"'']*)''([^"]*)"', '\\1"\\2\\\\u0027\\3"', 'g');
+create or replace temp macro in_single_quotes(x) as
+    regexp_replace(without_apostrophe(without_apostrophe(without_apostrophe(replace(x, '\\''', '\\u0027')))), '([\\[{:,]\\s*)"([^"]*u0027[^"]*)"', '\\1''\\2''', 'g');
+create or replace temp macro python_json(x) as
+    replace(replace(replace(replace(replace(x, '"', '\\"'), '''', '"'), ': None', ': null'), ': True', ': true'), ': False', ': false');
+create or replace temp macro json_text(x) as case when x like '%{''%' then python_json(in_single_quotes(x)) else x end;
 -- DuckDB takes 1_0 for ten, which no bill means.
 create or replace temp macro credit_amount(x) as
     case when not contains(x::varchar, '_') then try_cast(x::varchar as decimal(30,12)) end;

@@ -3,13 +3,15 @@
 Commitments are checked by day, in which the bill's own rounding stays far below the tolerance of a cent or a thousandth.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import duckdb
 
+from auditor.normalise.billing import azure_cost
 from auditor.normalise.billing.invoice import PeriodTotal
 
+_AMOUNTS = {"cur": ("lineitemunblendedcost",), "azure": azure_cost.COST, "gcp": ("cost",), "focus": ("billedcost",)}
 _OFF = "abs({a} - ({b})) > greatest(0.01, 0.001 * abs({a}))"
 
 
@@ -17,12 +19,31 @@ def broken(
     con: duckdb.DuckDBPyConnection, family: str, charges: str, totals: Iterable[PeriodTotal], *, net: bool
 ) -> list[str]:
     """A sentence for each identity that fails; of the bill's lines added up in `bill_keys`, `bill_facts`, `bill_amounts`."""
-    found = _money(totals) + _rows(con, charges, totals)
+    totals = list(totals)
+    found = _amounts(con, family, totals) + _money(totals) + _rows(con, charges, totals)
     if family == "cur":
         con.execute(
             "create or replace temp view aggregated as select * from bill_facts join bill_keys using (key_hash, other_hash)"
         )
         found += _negations(con) + ([] if net else _savings_plans(con)) + _reservations(con)
+    return found
+
+
+def _amounts(con: duckdb.DuckDBPyConnection, family: str, totals: Sequence[PeriodTotal]) -> list[str]:
+    """A bill whose amounts are all empty is not free of charge, and Google's without credits is no invoice; `bill` is its source."""
+    have = {row[0] for row in con.execute("describe bill").fetchall()}
+    found = []
+    if family == "gcp" and not have & {"credits", "creditsamount"}:
+        found.append("the export has no credits, so its costs are those before credits")
+    if any(total.source_billed_cost for total in totals):
+        return found
+    column = next(name for name in _AMOUNTS[family] if name in have)
+    filled = f'count(*) filter (where blank_to_null("{column}"::varchar) is not null)'
+    lines, amounts = con.execute(f"select count(*), {filled} from bill").fetchone() or (0, 0)
+    if lines and not amounts:
+        found.append(
+            f"{lines:,} rows could not be read: their amount is empty on every one; export the file again with it"
+        )
     return found
 
 

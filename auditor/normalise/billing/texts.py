@@ -1,7 +1,7 @@
 """Numbers and dates as bills write them, as SQL macros; and which of two readings of a date a file means.
 
 A DOUBLE of up to a thousand has its 12 decimals exact; above that the shortest text of the number is what the bill
-meant, not the binary noise behind it. Text that is no number becomes null here and is counted apart.
+meant, not the binary noise behind it; of a FLOAT, which has seven digits, it is always that. Text that is no number becomes null here and is counted apart.
 """
 
 import re
@@ -12,9 +12,9 @@ MACROS = """
 create or replace temp macro blank_to_null(x) as
     case when trim(x) in ('', 'NULL', 'null', 'None', 'N/A', 'NaN') then null else trim(x) end;
 create or replace temp macro money_of_double(x) as
-    case when abs(x) < 1000 then try_cast(x as decimal(30,12)) else try_cast(x::varchar as decimal(30,12)) end;
+    case when typeof(x) <> 'FLOAT' and abs(x) < 1000 then try_cast(x as decimal(30,12)) else try_cast(x::varchar as decimal(30,12)) end;
 create or replace temp macro quantity_of_double(x) as
-    case when abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
+    case when typeof(x) <> 'FLOAT' and abs(x) < 1000 then try_cast(x as decimal(38,12)) else try_cast(x::varchar as decimal(38,12)) end;
 
 -- `$1,234.50 `, `(12.00)`: what a spreadsheet makes of an amount. `0,125` is a decimal comma out of place: no number.
 -- DuckDB takes 1_0 for ten, which no bill means. The plain way comes first and by CASE, whose branches DuckDB does not work out for rows that do not take them.
