@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from auditor.render import evidence, figures, view
+from auditor.render import evidence, figures, trust, view
 from auditor.render.extras import Extras
 from auditor.render.text import markdown_code, markdown_text, safe_url
 
@@ -16,8 +16,8 @@ def markdown(document: Mapping[str, Any], extras: Extras) -> str:
 
 
 def _lines(document: Mapping[str, Any], extras: Extras) -> Iterator[str]:
-    answers = view.checks(document, extras)
-    verdict = view.verdict(document, answers)
+    answers = trust.checks(document, extras)
+    verdict = trust.verdict(document, answers)
     yield "# Cloud spend audit"
     yield ""
     for notice in extras.notices:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from auditor.assets import room
-from auditor.render import evidence, figures, forecast, lines, machines, transfers, view
+from auditor.render import evidence, figures, forecast, lines, machines, transfers, trust, view
 from auditor.render.extras import Extras
 from auditor.render.text import safe_url, shorten, visible
 
@@ -26,7 +26,7 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
     script = (folder / "report.js").read_text("utf-8")
     environment = _environment(extras)
     template = environment.get_template("report.html.j2")
-    answers = view.checks(document, extras)
+    answers = trust.checks(document, extras)
     first = document["totals"]["currency"]
     currencies = {row["currency"] for row in document["gpu_ledger"]}
     return template.render(
@@ -39,7 +39,7 @@ def html(document: Mapping[str, Any], extras: Extras) -> str:
         totals=document["totals"],
         extras=extras,
         answers=answers,
-        verdict=view.verdict(document, answers),
+        verdict=trust.verdict(document, answers),
         windows=view.windows(document),
         sources=view.sources(document),
         split=view.savings(document),

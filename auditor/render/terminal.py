@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auditor.render import figures, view
+from auditor.render import figures, trust, view
 from auditor.render.text import shorten, visible
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def terminal_summary(document: Mapping[str, Any], console: "Console", written: S
     """Prints totals, GPU dollars by class, top findings, what was left out, the files and the next step."""
     from auditor.render.extras import Extras
 
-    answers = view.checks(document, Extras())
+    answers = trust.checks(document, Extras())
     width = min(WIDTH, console.width)
-    _print(console, _heading(document, view.verdict(document, answers)), width)
+    _print(console, _heading(document, trust.verdict(document, answers)), width)
     _print(console, _totals(document), width)
     for ledger in view.ledgers(document, Extras()):
         _print(console, _ledger(ledger), width)
@@ -46,7 +46,7 @@ def _text(text: str, style: str = "") -> "Text":
     return Text(visible(text), style=style)
 
 
-def _heading(document: Mapping[str, Any], verdict: view.Check) -> "Text":
+def _heading(document: Mapping[str, Any], verdict: trust.Check) -> "Text":
     line = _text("Audit of ", "bold")
     line.append(_text("; ".join(f"{names}, {period}" for names, period in view.windows(document)) or "nothing"))
     line.append("\n")
@@ -120,7 +120,7 @@ def _top(document: Mapping[str, Any]) -> Any:
     return table
 
 
-def _checks(answers: Sequence[view.Check]) -> Any:
+def _checks(answers: Sequence[trust.Check]) -> Any:
     table = _grid("left", "left", "left")
     for check in answers:
         mark, style = STATES[check.state]
@@ -138,7 +138,7 @@ def _limits(document: Mapping[str, Any]) -> list[str]:
     gaps = document["run"].get("gaps") or []
     lines += [f"no charges: {g['provider']} {g['account_id'] or ''}: {', '.join(g['days'])}" for g in gaps[:LIMITS]]
     lines += _more(len(gaps), "gap")
-    broken = view.failed_rules(document)
+    broken = trust.failed_rules(document)
     lines += [f"rule failed: {r['rule_id']}: {str(r['reason']).removeprefix('failed: ')}" for r in broken]
     for status in ("skipped", "degraded"):
         rules = [r for r in document["coverage"]["rules"] if r["status"] == status and r not in broken]
