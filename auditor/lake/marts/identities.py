@@ -1,7 +1,8 @@
 """Identities: under which names bills, inventories and telemetry know the same resource.
 
 Only exact keys join: the whole id in any case, the tail of an ARN whose shape AWS makes unique (`i-…`, `vol-…`), the
-number of a Google resource with its kind, a self link, and the further ids that the inventory states.
+number of a Google resource with its kind, a self link, the name that Google's bill gives a numbered machine, and the
+further ids that the inventory states.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ left join first_seen on first_seen.provider = seen.provider and first_seen.kin =
 """
 
 # A name that is a resource's own id outranks the same name among another's aliases.
-_CANDIDATES = """
+_CANDIDATES = r"""
 create or replace temp table alias_candidates as
 with named as (
     select provider, lower(trim(written_id)) as name, plain, kin, ResourceId, 0 as rank from bill_identities
@@ -175,6 +176,19 @@ with named as (
     select links.provider, lower(trim(names.name)), names.plain, names.kin, links.ResourceId, case when names.is_own then 0 else 1 end
     from inventory_names as names
     join inventory_links as links on links.provider = names.provider and links.resource_id = names.resource_id
+),
+
+bill_names as (
+    select distinct
+        bill.provider,
+        bill.ResourceId,
+        lower(charges.ResourceName) as name,
+        regexp_replace(bill.plain, '[0-9]{10,}$', lower(charges.ResourceName)) as link,
+        regexp_replace(link, '^(//[^/]+/projects/)[^/]+', '\1' || lower(charges.SubAccountId)) as project_link
+    from charges
+    join bill_identities as bill on bill.provider = charges.provider and bill.written_id = charges.ResourceId
+    where charges.provider = 'gcp' and regexp_matches(bill.plain, '/instances/[0-9]{10,}$')
+        and regexp_full_match(charges.ResourceName, '(?i)[a-z][-a-z0-9.]*')
 ),
 
 spelled as (
@@ -186,6 +200,9 @@ spelled as (
     union
     -- agents report a Google machine by its bare number
     select provider, regexp_extract(plain, '/instances/([0-9]{10,})$', 1), ResourceId, 1 from named where provider = 'gcp'
+    union
+    -- its bill numbers a machine and names it; clusters and agents report it by the name
+    select provider, unnest([name, link, project_link]), ResourceId, 1 from bill_names
 ),
 
 best as (

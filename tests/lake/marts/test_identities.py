@@ -43,6 +43,37 @@ def test_telemetry_finds_the_bills_resource_by_any_exact_key(
     assert lake.rows(f"select ResourceId from identities where alias = '{reported.lower()}'") == [(bill,)]
 
 
+@pytest.mark.parametrize(
+    "reported",
+    [
+        "train-1",
+        GOOGLE.replace("1234567890123456789", "train-1"),
+        "projects/acme-ml/zones/us-central1-a/instances/train-1",
+    ],
+)
+def test_the_name_that_googles_bill_gives_a_numbered_machine_finds_it(lake: Lake, reported: str) -> None:
+    lake.charge(
+        provider="gcp",
+        ResourceId=GOOGLE,
+        ResourceName="train-1",
+        SubAccountId="acme-ml",
+        day="2026-09-02",
+        EffectiveCost=1,
+    )
+    lake.samples(reported, "gpu.utilization", {"2026-09-02 00:00:00": 0.1}, device="0", provider="gcp").build_metrics()
+    assert lake.rows("select provider, ResourceId from metric_hours") == [("gcp", GOOGLE)]
+
+
+def test_a_name_that_two_billed_machines_bore_means_neither(lake: Lake) -> None:
+    for number in ("1234567890123456789", "9876543210987654321"):
+        lake.charge(
+            provider="gcp", ResourceId=GOOGLE.replace("1234567890123456789", number), ResourceName="train-1",
+            SubAccountId="acme-ml", day="2026-09-02", EffectiveCost=1,
+        )  # fmt: skip
+    lake.samples("train-1", "gpu.utilization", {"2026-09-02 00:00:00": 0.1}, device="0", provider="gcp").build_metrics()
+    assert lake.rows("select ResourceId from metric_hours") == [("train-1",)]
+
+
 def test_inventory_aliases_lead_from_a_host_name_to_the_bill(lake: Lake) -> None:
     billed(lake, "gcp", GOOGLE)
     link = "https://www.googleapis.com/compute/v1/projects/acme-ml/zones/us-central1-a/instances/train-1"
