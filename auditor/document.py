@@ -32,7 +32,6 @@ def build(
     wanted_currency: str | None,
 ) -> dict[str, Any]:
     """findings.json: run, sources, reconciliation, coverage, ledger, totals and findings."""
-    _create_windows(con, windows)
     by_currency = _costs(con)
     currency = wanted_currency or max(by_currency, key=lambda name: by_currency[name][1], default="USD")
     as_of = max((window.end for window in windows.values()), default=None)
@@ -62,21 +61,12 @@ def build(
     }
 
 
-def _create_windows(con: duckdb.DuckDBPyConnection, windows: Mapping[str, Window]) -> None:
-    con.execute("create or replace temp table audit_windows (provider varchar, starts timestamp, ends timestamp)")
-    for provider, window in windows.items():
-        con.execute(
-            "insert into audit_windows values (?, ?, ?)",
-            [provider, window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)],
-        )
-
-
 def _costs(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[Decimal, Decimal]]:
     """Currency -> (BilledCost, EffectiveCost) of the audit windows."""
     rows = con.execute("""
         select BillingCurrency, sum(BilledCost), sum(EffectiveCost)
         from charges join audit_windows using (provider)
-        where day >= starts and day < ends
+        where day >= window_start and day < window_end
         group by all
     """).fetchall()
     return {row[0]: (row[1], row[2]) for row in rows}
@@ -106,7 +96,7 @@ def _gaps(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
         from seen as s
         join audit_windows as w using (provider)
         left join billed as b on b.provider = s.provider and b.SubAccountId is not distinct from s.SubAccountId and b.day = s.day
-        where b.day is null and s.day >= w.starts and s.day < w.ends
+        where b.day is null and s.day >= w.window_start and s.day < w.window_end
         group by all order by all
     """).fetchall()
     return [{"provider": row[0], "account_id": row[1], "days": [day.isoformat() for day in row[2]]} for row in rows]
@@ -350,7 +340,7 @@ def _left_behind(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, date]]:
         select c.provider, coalesce(c.BillingAccountId, 'unknown'), max(c.day)
         from charges as c join audit_windows as w using (provider)
         group by all
-        having count(*) filter (where c.day >= w.starts and c.day < w.ends) = 0
+        having count(*) filter (where c.day >= w.window_start and c.day < w.window_end) = 0
         order by all
     """).fetchall()
     return rows

@@ -43,7 +43,7 @@ def daily_costs(con: duckdb.DuckDBPyConnection) -> tuple[render.DailyCost, ...]:
     rows = con.execute("""
         select provider, SubAccountId, ServiceName, owner, day, BillingCurrency, sum(EffectiveCost)
         from charges join audit_windows using (provider)
-        where day >= starts and day < ends
+        where day >= window_start and day < window_end
         group by all order by all
     """).fetchall()
     return tuple(render.DailyCost(*row) for row in rows)
@@ -55,7 +55,7 @@ def history(con: duckdb.DuckDBPyConnection) -> tuple[render.DayTotal, ...]:
         """
         select provider, day, BillingCurrency, sum(EffectiveCost)
         from charges join audit_windows using (provider)
-        where day >= ends - to_days(?) and day < ends
+        where day >= window_end - to_days(?) and day < window_end
         group by all order by all
         """,
         [HISTORY_DAYS],
@@ -117,7 +117,7 @@ def transfer_edges(con: duckdb.DuckDBPyConnection) -> tuple[render.TransferEdge,
     rows = con.execute("""
         select coalesce(from_region_id, RegionId), coalesce(to_region_id, case when usage_kind like '%internet%' then 'internet' end), usage_kind, sum(EffectiveCost), BillingCurrency
         from transfers join audit_windows using (provider)
-        where day >= starts and day < ends
+        where day >= window_start and day < window_end
         group by all having sum(EffectiveCost) > 0 order by 4 desc, 1, 2, 3
     """).fetchall()
     return tuple(render.TransferEdge(*row) for row in rows)
@@ -132,7 +132,7 @@ def transfer_payers(con: duckdb.DuckDBPyConnection) -> tuple[render.TransferPaye
                 sum(EffectiveCost) as cost, BillingCurrency,
                 row_number() over (partition by BillingCurrency order by sum(EffectiveCost) desc, ResourceId, usage_kind) as place
             from transfers join audit_windows using (provider)
-            where day >= starts and day < ends
+            where day >= window_start and day < window_end
             group by owner, provider, SubAccountId, ResourceId, usage_kind, BillingCurrency
             having sum(EffectiveCost) <> 0
         ),
@@ -179,7 +179,7 @@ def classification(con: duckdb.DuckDBPyConnection) -> tuple[render.Classificatio
     rows = con.execute("""
         select coalesce(sum(EffectiveCost) filter (where usage_kind = 'other' or usage_kind is null), 0), sum(EffectiveCost), BillingCurrency
         from charges join audit_windows using (provider)
-        where day >= starts and day < ends
+        where day >= window_start and day < window_end
         group by BillingCurrency order by 2 desc
     """).fetchall()
     return tuple(render.Classification(*row) for row in rows)
@@ -223,8 +223,9 @@ def _create_charted(con: duckdb.DuckDBPyConnection, wanted: Sequence[Mapping[str
     con.execute(
         """
         create or replace temp table charted as
-        select f.id, f.rule_id, f.provider, f.resource_id as ResourceId, f.currency as BillingCurrency, w.starts, w.ends,
-            greatest(1, ceil(date_diff('hour', w.starts, w.ends) / $points))::integer as step
+        select f.id, f.rule_id, f.provider, f.resource_id as ResourceId, f.currency as BillingCurrency,
+            w.window_start as starts, w.window_end as ends,
+            greatest(1, ceil(date_diff('hour', starts, ends) / $points))::integer as step
         from (
             select unnest(from_json($rows::json, '[{"id":"VARCHAR","rule_id":"VARCHAR","provider":"VARCHAR","resource_id":"VARCHAR","currency":"VARCHAR"}]')) as f
         )

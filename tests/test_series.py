@@ -29,7 +29,9 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         for table in TABLES:
             columns = ", ".join(f'"{name}" {kind}' for name, kind in VIEWS[table].items())
             connection.execute(f"create table {table} ({columns})")
-        connection.execute("create table audit_windows (provider varchar, starts timestamp, ends timestamp)")
+        connection.execute(
+            "create table audit_windows (provider varchar, window_start timestamp, window_end timestamp)"
+        )
         connection.execute("insert into audit_windows values ('aws', '2026-03-01', '2026-03-31')")
         yield connection
 

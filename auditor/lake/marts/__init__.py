@@ -40,8 +40,8 @@ def build_marts(con: DuckDBPyConnection, windows: Mapping[str, Window], threshol
 
     Reads `charges`, `accelerator_charges`, `metrics`, `resources_seen` and `flows_seen` (and `commitment_charges` where
     there is one); any may be empty, none may be missing. Besides the views it leaves `identities` (alias to ResourceId),
-    `ambiguous_aliases` (aliases that would have meant two resources and therefore mean none) and `unjoined` (what bill,
-    telemetry and inventory say of resources that the others do not know).
+    `ambiguous_aliases` (aliases that would have meant two resources and therefore mean none), `audit_windows` (the window
+    of each provider) and `unjoined` (what bill, telemetry and inventory say of resources that the others do not know).
     """
     from auditor import peaks
     from auditor.lake.marts import (
