@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: bench demo test test-slow lint lock example clean
+.PHONY: bench bench-full demo test test-slow lint lock example clean
 
 demo: $(VENV)/.installed
 	$(BIN)/auditor demo --output auditor-report
@@ -23,8 +23,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/sqlfluff lint rules
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python tools/bench/make_cur2.py build/bench/cur 1000000
-	$(BIN)/python tools/bench/bills.py build/bench/cur --scan
+	$(BIN)/python tools/bench/bills.py build/bench
+
+bench-full: $(VENV)/.installed-dev
+	$(BIN)/python tools/bench/bills.py build/bench --full
+	$(BIN)/python tools/bench/telemetry.py build/bench/telemetry
 
 example: $(VENV)/.installed
 	$(BIN)/python tools/make_example.py

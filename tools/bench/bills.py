@@ -1,169 +1,203 @@
-"""Measures how fast bills are read, as ratios of what DuckDB alone needs in the same run.
+"""Measures how fast bills are read, as ratios of what DuckDB alone needs in the same run and of what other programs need.
 
-    python tools/bench/bills.py FOLDER [--scan]
+    python tools/bench/bills.py FOLDER [--full] [--rows 1000000] [--only cur,gcp]
 
-FOLDER holds a month made by make_cur2.py (Parquet or CSV.gz), make_gcp.py or make_azure.py. Printed are wall and CPU seconds
-and the peak memory of each step, run in a process of its own: `floor` sums the cost, `rows` writes every row of a CUR as FOCUS
-Parquet with its tags, `ingest` takes the delivery in, `scan` audits it and writes the report. The CPU's ratio is the steadier
-one where other programs run.
+Makes a month of each kind of bill below FOLDER (kept for the next time), runs every step in a process of its own on two cores, and
+prints a table, also written to FOLDER/bills.md. With --full a tenfold CUR is added. Runs unattended; a step that fails, or a
+report that does not add up to the bill, ends it with an error at once.
+
+`floor` sums the cost column, `rows` writes every row of a CUR as FOCUS by one plain query, `ingest` takes the bills in, `scan` is
+the user's first command with its report, `rescan` the same command again, `export` writes FOCUS. CPU seconds are steadier than
+wall seconds where other programs run; the ratios are of CPU. The start of Python and its libraries is taken off `floor` and
+`rows`, not off what is compared with them.
 """
 
 import argparse
+import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from datetime import date
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-ROWS = """
-copy (
-    select
-        'aws' as ProviderName, bill_payer_account_id as BillingAccountId, bill_billing_period_start_date as BillingPeriodStart,
-        bill_billing_period_end_date as BillingPeriodEnd, bill_invoice_id as InvoiceId, bill_invoicing_entity as InvoiceIssuerName,
-        line_item_usage_account_id as SubAccountId, line_item_usage_account_name as SubAccountName, line_item_usage_start_date as ChargePeriodStart,
-        line_item_usage_end_date as ChargePeriodEnd, line_item_currency_code as BillingCurrency,
-        case when line_item_line_item_type in ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') then 'Usage'
-            when line_item_line_item_type = 'Tax' then 'Tax' when line_item_line_item_type = 'Credit' then 'Credit'
-            when line_item_line_item_type like '%Fee' then 'Purchase' else 'Adjustment' end as ChargeCategory,
-        line_item_line_item_description as ChargeDescription,
-        (case when line_item_line_item_type = 'SavingsPlanCoveredUsage' then 0 else line_item_unblended_cost end)::decimal(30,12) as BilledCost,
-        (case when line_item_line_item_type = 'DiscountedUsage' then reservation_effective_cost
-            when line_item_line_item_type = 'SavingsPlanCoveredUsage' then savings_plan_savings_plan_effective_cost
-            when line_item_line_item_type like '%Fee' then 0 else line_item_unblended_cost end)::decimal(30,12) as EffectiveCost,
-        pricing_public_on_demand_cost::decimal(30,12) as ListCost, line_item_unblended_cost::decimal(30,12) as ContractedCost,
-        line_item_usage_amount::decimal(30,12) as ConsumedQuantity, pricing_unit as ConsumedUnit, pricing_term as PricingCategory,
-        coalesce(savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n) as CommitmentDiscountId,
-        product_region_code as RegionId, line_item_availability_zone as AvailabilityZone, line_item_resource_id as ResourceId,
-        product['product_name'] as ServiceName, product_product_family as ServiceCategory, product_sku as SkuId, pricing_rate_code as SkuPriceId,
-        product_instance_type as x_InstanceType, line_item_usage_type as x_UsageType, line_item_operation as x_Operation,
-        line_item_product_code as x_ServiceCode, line_item_line_item_type as x_LineItemType, identity_line_item_id as x_LineItemId,
-        resource_tags as Tags, cost_category as x_CostCategories
-    from {source}
-    where line_item_line_item_type <> 'SavingsPlanNegation'
-) to '{target}' (format parquet, compression zstd)
-"""
+import peers
+
+HERE = Path(__file__).parent
+CORES = 2
+CUR_STEPS = ("floor", "rows", "ingest", "scan", "rescan", "export")
+STEPS = ("floor", "ingest", "scan", "rescan")
+PLAIN = ("floor", "rows")  # measured without the start of Python
 
 
-def source(folder: Path) -> str:
-    parquet = sorted(folder.glob("*.parquet"))
-    if parquet:
-        return f"read_parquet({[str(path) for path in parquet]})"
-    paths = [str(path) for path in sorted(folder.glob("*.csv.gz"))]
-    return f"(select * replace (resource_tags::json::map(varchar, varchar) as resource_tags, product::json::map(varchar, varchar) as product) from read_csv({paths}, types={{'line_item_unblended_cost': 'DECIMAL(30,12)'}}))"
+@dataclass(frozen=True)
+class Bill:
+    """One month to make: its name, the generator, and what is measured of it."""
+
+    name: str
+    generator: str
+    rows: int
+    steps: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
 
-def floor(folder: Path) -> None:
-    from auditor.lake import store
+@dataclass(frozen=True)
+class Cost:
+    """What one process took."""
 
-    with tempfile.TemporaryDirectory() as scratch:
-        con = store.connect("2GiB", None, Path(scratch))
-        paths = [str(path) for path in sorted(folder.iterdir())]
-        if ".json" in paths[0]:
-            from auditor.normalise.billing.gcp_export import JSON_COLUMNS
-
-            cost, read = (
-                "cost::decimal(30,12)",
-                f"read_json({paths}, format='newline_delimited', columns={JSON_COLUMNS})",
-            )
-        elif ".csv" in paths[0]:
-            cost, read = _cost(con, paths), f"read_csv({paths}, all_varchar=true)"
-        else:
-            cost, read = "line_item_unblended_cost", f"read_parquet({paths})"
-        print(con.execute(f"select sum({cost}) from {read}").fetchone(), file=sys.stderr)
+    wall: float
+    cpu: float
+    mib: float
 
 
-def _cost(con: Any, paths: list[str]) -> str:
-    names = {row[0] for row in con.execute(f"describe select * from read_csv({paths}, all_varchar=true)").fetchall()}
-    return f"{'line_item_unblended_cost' if 'line_item_unblended_cost' in names else 'costInBillingCurrency'}::decimal(30,12)"
+def bills(rows: int, *, full: bool) -> list[Bill]:
+    made = [
+        Bill("cur", "make_cur2.py", rows, CUR_STEPS),
+        Bill("cur-csv", "make_cur2.py", rows, ("floor", "rows", "ingest", "scan", "rescan"), ("--csv",)),
+        Bill("gcp", "make_gcp.py", rows, STEPS),
+        Bill("azure", "make_azure.py", rows, STEPS),
+    ]
+    return [*made, Bill("cur-tenfold", "make_cur2.py", rows * 10, CUR_STEPS)] if full else made
 
 
-def rows(folder: Path) -> None:
-    from auditor.lake import store
-
-    with tempfile.TemporaryDirectory() as scratch:
-        con = store.connect("2GiB", None, Path(scratch))
-        con.execute(ROWS.format(source=source(folder), target=f"{scratch}/rows.parquet"))
-
-
-def ingest(folder: Path) -> None:
-    from auditor.collect.local import gather
-    from auditor.lake import store
-    from auditor.normalise.billing import deliveries
-    from auditor.normalise.billing import ingest as billing
-    from auditor.normalise.recognise import sort_files
-    from auditor.tagging import TagSettings
-
-    with tempfile.TemporaryDirectory() as scratch:
-        spool = Path(scratch)
-        con = store.connect(None, None, spool)
-        files, _ = gather([str(folder)], spool)
-        found, _ = deliveries.group(sort_files(files).recognised, [])
-        for number, delivery in enumerate(found):
-            taken = billing.ingest(con, delivery, f"d{number}", spool, TagSettings(), lambda _: None)
-            for bill_id, provider, period in sorted({(t.bill_id, t.provider, t.billing_period) for t in taken.totals}):
-                names = {
-                    "keys": taken.keys,
-                    "charges": taken.charges,
-                    "hourly": taken.hourly,
-                    "provider": provider,
-                    "source": "bench",
-                }
-                store.write_delivery(con, spool, **names, delivery_id=bill_id, billing_period=period)
+def make(bill: Bill, base: Path) -> Path:
+    """The bill's folder, made anew where its generator or its size is another than the last time."""
+    folder, stamp = base / bill.name, base / f"{bill.name}.made"
+    sources = b"".join((HERE / name).read_bytes() for name in (bill.generator, "making.py"))
+    wanted = hashlib.sha256(sources + repr(bill).encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text("ascii") != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"making {bill.name}, {bill.rows:,} rows", flush=True)
+        words = [sys.executable, str(HERE / bill.generator), str(folder), str(bill.rows), *bill.options]
+        subprocess.run(words, check=True)
+        stamp.write_text(wanted, "ascii")
+    return folder
 
 
-def scan(folder: Path) -> None:
-    from datetime import UTC, datetime
-
-    from auditor.cli.request import make_request
-    from auditor.progress import Silent
-    from auditor.render import render
-    from auditor.scan import scan as run
-
-    with tempfile.TemporaryDirectory() as scratch:
-        result = run(make_request(paths=(str(folder),), as_of=date(2026, 11, 1)), Silent(), datetime.now(UTC))
-        render(result.document, result.extras, ("html", "json"), Path(scratch))
+def measure(words: Sequence[str], log: Path) -> Cost:
+    """Runs the command, what it prints going to `log`; ends the benchmark where it fails."""
+    start = time.perf_counter()
+    with log.open("wb") as out, subprocess.Popen(words, stdout=out, stderr=out) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)} failed:\n{log.read_text('utf-8', 'replace')[-2000:]}")
+    return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
-STEPS = {"floor": floor, "rows": rows, "ingest": ingest, "scan": scan}
+def command(step: str, folder: Path, work: Path) -> list[str]:
+    """The step as a command: of `auditor` what a user types, else a part of steps.py."""
+    if step not in ("scan", "rescan", "export"):
+        return [sys.executable, str(HERE / "steps.py"), step, str(folder), str(work)]
+    more = ["--as-of", "2026-11-01"] if step != "export" else ["--focus", "1.2"]
+    target = ["--output", str(work / step), "--data-dir", str(work / ("exported" if step == "export" else "data"))]
+    return [sys.executable, "-m", "auditor", step.removeprefix("re"), str(folder), *more, *target, "--no-progress"]
+
+
+def run(bill: Bill, base: Path) -> dict[str, Cost]:
+    """Every step of one bill, and for `start` what a process costs that does nothing."""
+    folder, work = make(bill, base), base / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    log = base / "last-step.log"
+    costs = {"start": measure(command("nothing", folder, work), log)}
+    measure(command("floor", folder, work), log)  # so that no step is the first to read the disk
+    for step in bill.steps:
+        costs[step] = measure(command(step, folder, work), log)
+        print(f"{bill.name:12} {step:7} {told(costs[step])}", flush=True)
+        if step == "scan":
+            check(folder, work)
+    shutil.rmtree(work)
+    return costs
+
+
+def check(folder: Path, work: Path) -> None:
+    """Ends the benchmark where the report does not add up to the bill, or to what the engine itself sums."""
+    found = json.loads((work / "scan" / "findings.json").read_text("utf-8"))["reconciliation"]
+    said = subprocess.run(command("billed", folder, work), check=True, capture_output=True, text=True).stdout
+    wanted = Decimal(said)
+    lake = sum((Decimal(row["lake_billed_cost"]) for row in found), Decimal(0))
+    if not found or any(Decimal(row["difference"]) for row in found) or lake != wanted:
+        raise SystemExit(f"{folder}: the audit has {lake}, the bill {wanted}: {found}")
+
+
+def run_peers(base: Path, rows: int) -> dict[str, tuple[int, Cost]]:
+    """Other programs over the CUR, or as much of it as they take in reasonable time: rows and cost."""
+    costs: dict[str, tuple[int, Cost]] = {}
+    for name, count in (("pandas", rows), ("focus-converter", min(rows, 500_000))):
+        python = peers.environment(name, base)
+        if python is None:
+            continue
+        source, target = base / "cur", base / "work"
+        if name == "focus-converter":
+            source = base / "legacy"
+            peers.legacy_copy(base / "cur", source, count)
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        costs[name] = count, measure(peers.command(name, python, source, target), base / "last-step.log")
+        print(f"{'cur':12} {name:15} {told(costs[name][1])}", flush=True)
+        shutil.rmtree(target)
+    return costs
+
+
+def told(cost: Cost) -> str:
+    return f"{cost.wall:8.1f} s wall {cost.cpu:8.1f} s CPU {cost.mib:8.0f} MiB"
+
+
+def table(measured: dict[str, tuple[Bill, dict[str, Cost]]], others: dict[str, tuple[int, Cost]]) -> str:
+    lines = [
+        "| bill | rows | step | wall s | CPU s | MiB at most | CPU µs a row | CPU to `floor` | CPU to `rows` |",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for bill, costs in measured.values():
+        plain = {step: max(costs[step].cpu - costs["start"].cpu, 0.01) for step in PLAIN if step in costs}
+        for step in bill.steps:
+            cpu = plain.get(step, costs[step].cpu)
+            ratios = [f"{cpu / plain[of]:.1f}" if of in plain and step != "rescan" else "" for of in PLAIN]
+            lines.append(_line(bill.name, bill.rows, step, costs[step], cpu, ratios))
+    of_cur = measured["cur"][1] if "cur" in measured else {}
+    lines += [_line("cur", count, name, cost, cost.cpu, ["", ""]) for name, (count, cost) in others.items()]
+    text = "\n".join(lines) + "\n\n"
+    for name, (count, cost) in others.items():
+        bill = measured["cur"][0]
+        for step in ("ingest", "export"):
+            ratio = (cost.cpu / count) / (of_cur[step].cpu / bill.rows)
+            text += f"- {name} needs {ratio:.1f} times the CPU of `{step}` for a row\n"
+    if "cur-tenfold" in measured:
+        tenfold = measured["cur-tenfold"][1]
+        for step in CUR_STEPS:
+            ratio, memory = tenfold[step].cpu / of_cur[step].cpu, tenfold[step].mib / of_cur[step].mib
+            text += f"- ten times the rows take `{step}` {ratio:.1f} times the CPU and {memory:.1f} times the memory\n"
+    slow = [bill.name for bill, costs in measured.values() if costs["rescan"].wall >= 2]
+    text += f"- the unchanged second scan takes {'2 s or more for ' + ', '.join(slow) if slow else 'less than 2 s everywhere'}\n"
+    return text
+
+
+def _line(name: str, rows: int, step: str, cost: Cost, cpu: float, ratios: Sequence[str]) -> str:
+    figures = [f"{cost.wall:.1f}", f"{cpu:.1f}", f"{cost.mib:.0f}", f"{cpu / rows * 1e6:.2f}", *ratios]
+    return f"| {name} | {rows:,} | {step} | " + " | ".join(figures) + " |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--scan", action="store_true", help="also measure the whole audit")
-    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.step:
-        STEPS[wanted.step](wanted.folder)
-        return
-    steps = [
-        "floor",
-        *(["rows"] if any(wanted.folder.glob("bench-*")) else []),
-        "ingest",
-        *(["scan"] if wanted.scan else []),
-    ]
-    measured = {name: _measure(name, wanted.folder) for name in steps}
-    for name in steps[steps.index("ingest") :]:
-        for other in steps[: steps.index("ingest")]:
-            wall, cpu = (measured[name][part] / measured[other][part] for part in (0, 1))
-            print(f"{name} takes {wall:.2f} times as long as {other} ({cpu:.2f} times by CPU)")
-
-
-def _measure(name: str, folder: Path) -> tuple[float, float]:
-    """Wall and CPU seconds of one step in a process of its own, after the files were read once."""
-    command = [sys.executable, __file__, str(folder), "--step", name]
-    start = time.perf_counter()
-    with subprocess.Popen(command) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(process.returncode)
-    wall, cpu = time.perf_counter() - start, used.ru_utime + used.ru_stime
-    print(f"{name:8} {wall:8.1f} s wall {cpu:8.1f} s cpu {used.ru_maxrss / 1024:8.0f} MiB at most", flush=True)
-    return wall, cpu
+    parser.add_argument("--full", action="store_true", help="also ten times the rows of a CUR")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each bill")
+    parser.add_argument("--only", default="", help="names of bills, by comma")
+    asked = parser.parse_args()
+    base = asked.folder.resolve()
+    base.mkdir(parents=True, exist_ok=True)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    names = asked.only.split(",") if asked.only else []
+    chosen = [bill for bill in bills(asked.rows, full=asked.full) if not names or bill.name in names]
+    measured = {bill.name: (bill, run(bill, base)) for bill in chosen}
+    text = table(measured, run_peers(base, asked.rows) if "cur" in measured else {})
+    (base / "bills.md").write_text(text, "utf-8")
+    print(f"\n{text}")
 
 
 if __name__ == "__main__":
