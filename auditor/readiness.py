@@ -6,19 +6,21 @@ from typing import Any
 from auditor.assets import room
 from auditor.checks import Check
 from auditor.detect import Rule, load_rules
+from auditor.detect.stock import SAMPLED_COLUMNS
 from auditor.settings import AwsSource, AzureSource, GcpSource, Settings
 
-# What each view is made of: without data of this kind it is empty. Prices are bundled, budgets are configured.
+# What each view is made of: without data of this kind it is empty. Prices and peaks are bundled, budgets are configured.
 _INVENTORY = (
     "instances volumes file_systems nat_gateways load_balancers addresses private_endpoints reservations commitments "
     "notebooks endpoints jobs buckets resources"
 )
 KINDS: dict[str, str | None] = {
     **dict.fromkeys("charges transfers paid_rates commitment_hours accelerator_hours".split(), "billing"),
-    **dict.fromkeys("metric_hours accelerator_peaks".split(), "telemetry"),
+    "metric_hours": "telemetry",
     **dict.fromkeys(_INVENTORY.split(), "inventory"),
     "flows_daily": "flows",
     "prices": None,
+    "accelerator_peaks": None,
     "budgets": None,
 }
 
@@ -103,8 +105,7 @@ def _state(entries: Sequence[Mapping[str, Any]]) -> str:
 def _as_configured(group: str, members: Sequence[Rule], given: set[str]) -> Check:
     skipped, degraded, missing = [], [], set()
     for rule in members:
-        firm = {kind for view in rule.needs if (kind := KINDS[view]) is not None} - given
-        soft = {kind for view in rule.optional if (kind := KINDS[view]) is not None} - given
+        firm, soft = _kinds(rule.needs) - given, _kinds(rule.optional) - given
         missing |= firm | soft
         if firm:
             skipped.append(f"{rule.id} (without {_listed(firm)})")
@@ -115,6 +116,12 @@ def _as_configured(group: str, members: Sequence[Rule], given: set[str]) -> Chec
     parts += [f"skipped: {', '.join(skipped)}"] if skipped else []
     state = "warn" if missing else "ok"
     return Check(state, f"rules {group}", "; ".join(parts), _fix([kind for kind in _FIXES if kind in missing]))
+
+
+def _kinds(views: Mapping[str, Sequence[str]]) -> set[str]:
+    """The kinds of data that these views and columns are made of: some columns of a bill's hours come from samples."""
+    kinds = {kind for view in views if (kind := KINDS[view]) is not None}
+    return kinds | {"telemetry"} if SAMPLED_COLUMNS & set(views.get("accelerator_hours", ())) else kinds
 
 
 def _listed(kinds: set[str]) -> str:

@@ -24,7 +24,7 @@ _SOURCE_OF_VIEW = {
     "budgets": "budgets in the configuration",
 }
 # Columns of accelerator_hours that only samples fill; coverage is 0 without them, which is knowledge too.
-_SAMPLED_COLUMNS = frozenset(
+SAMPLED_COLUMNS = frozenset(
     {"utilization_mean", "utilization_max", "memory_used_ratio", "storage_pressure", "input_wait"}
 )
 
@@ -79,7 +79,7 @@ class Stock:
 
     def _lacking(self, views: Mapping[str, Sequence[str]], provider: str) -> list[str]:
         lacking = [_SOURCE_OF_VIEW[view] for view in views if provider not in self.providers(view)]
-        sampled = _SAMPLED_COLUMNS & set(views.get("accelerator_hours", ()))
+        sampled = SAMPLED_COLUMNS & set(views.get("accelerator_hours", ()))
         if sampled and not lacking and provider not in self.sampled():
             lacking.append("samples of accelerator use")
         return lacking
