@@ -37,4 +37,7 @@ def _start(level: int, form: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
+    for noisy in ("urllib3.connectionpool", "azure.identity"):
+        # each try of a call whose failure the collector tells itself
+        logging.getLogger(noisy).setLevel(logging.WARNING if level == logging.DEBUG else logging.ERROR)
     logging.getLogger("auditor").setLevel(level)

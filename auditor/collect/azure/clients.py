@@ -212,7 +212,17 @@ class Azure:
         from azure.storage.blob import BlobServiceClient, ExponentialRetry
 
         class StorePatience(ExponentialRetry):
-            """The store's own policy, which knows nothing of the header in which a busy store says how long."""
+            """The store's own policy, which knows nothing of the header in which a busy store says how long.
+
+            It also asks for minutes for a login that is not there.
+            """
+
+            def increment(
+                self, settings: dict[str, Any], request: Any, response: Any = None, error: Any = None
+            ) -> bool:
+                if isinstance(error, ClientAuthenticationError):
+                    return False
+                return bool(super().increment(settings, request, response, error))
 
             def get_backoff_time(self, settings: dict[str, Any]) -> float:
                 answer = settings["history"][-1].http_response if settings["history"] else None
