@@ -232,10 +232,12 @@ class _Writer:
                 f"create or replace temp table {table} as select unnest(from_json(?, '{shape}'), recursive := true)",
                 [json.dumps(rows)],
             )
-        same = "k.provider = c.provider and k.period = strftime(c.BillingPeriodStart, '%Y-%m') and k.account is not distinct from c.SubAccountId"
+        # Joined, not asked for with `exists`: two of these in one condition make the engine hold the whole bill.
+        same = "{0}.provider = c.provider and {0}.period = strftime(c.BillingPeriodStart, '%Y-%m') and {0}.account is not distinct from c.SubAccountId"
         return (
-            f"(select * from {lines} as c where exists (select 1 from whole_{number} as k where {same}) "
-            f"or exists (select 1 from days_{number} as k where {same} and k.day is not distinct from c.bill_day))"
+            f"(select c.* from {lines} as c left join whole_{number} as w on {same.format('w')} "
+            f"left join days_{number} as d on {same.format('d')} and d.day is not distinct from c.bill_day "
+            "where w.provider is not null or d.provider is not null)"
         )
 
     def _staged(self, unit: Unit, of: Sequence[Bill], staged: dict[str, Path]) -> str:
