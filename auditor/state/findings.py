@@ -438,7 +438,9 @@ def _check(mute: MuteRecord, now: datetime) -> None:
     if not any(scopes):
         raise SettingsError("a mute needs a scope: a finding, rule, resource, tag or account")
     if not mute.author.strip() or not mute.reason.strip():
-        raise SettingsError("a mute needs an author and a reason")
+        raise SettingsError(
+            "a mute needs an author and a reason: give --reason (and --author, where your user name is none)"
+        )
     if mute.until is not None and mute.until.tzinfo is None:
         raise SettingsError(f"a mute's end needs a time zone, got {mute.until.isoformat()}")
     if mute.until is not None and mute.until <= now:

@@ -86,16 +86,7 @@ def _join_parts(con: duckdb.DuckDBPyConnection) -> int:
     con.execute(
         f"""insert into metrics select {columns}, least(1, used / whole), unit_source from telemetry_shares where whole > 0"""
     )
-    # a partitioned GPU reads 0 itself while its slices work
-    con.execute(
-        """delete from metrics where metric in (select metric from telemetry_last_parts where combine = 'fallback' and value > 0)
-            and (resource_id, device, metric, cast(time as date)) in (
-                select (m.resource_id, m.device, m.metric, cast(m.time as date)) from metrics m
-                join (select distinct resource_id, device, metric, cast(time as date) as day from telemetry_last_parts
-                    where combine = 'fallback' and value > 0) f
-                    on f.resource_id = m.resource_id and f.device = m.device and f.metric = m.metric and f.day = cast(m.time as date)
-                group by all having max(m.value) = 0)"""
-    )
+    _drop_zeros_of_partitioned(con)
     con.execute(
         f"""insert into metrics
         with ranked as (
@@ -116,6 +107,29 @@ def _join_parts(con: duckdb.DuckDBPyConnection) -> int:
     con.execute("drop table telemetry_shares")
     con.execute("drop table telemetry_last_parts")
     return incomplete
+
+
+def _drop_zeros_of_partitioned(con: duckdb.DuckDBPyConnection) -> None:
+    """A partitioned GPU reads 0 itself on a day on which its slices work."""
+    con.execute(
+        """create or replace temp table telemetry_slices as
+        select distinct resource_id, device, metric, cast(time as date) as day from telemetry_last_parts
+        where combine = 'fallback' and value > 0"""
+    )
+    if _count(con, "select count(*) from telemetry_slices"):
+        con.execute(
+            """create or replace temp table telemetry_zeros as
+            select m.resource_id, m.device, m.metric, cast(m.time as date) as day from metrics m
+            join telemetry_slices s
+                on s.resource_id = m.resource_id and s.device = m.device and s.metric = m.metric and s.day = cast(m.time as date)
+            group by all having max(m.value) = 0"""
+        )
+        con.execute(
+            """delete from metrics using telemetry_zeros z where metrics.resource_id = z.resource_id
+            and metrics.device = z.device and metrics.metric = z.metric and cast(metrics.time as date) = z.day"""
+        )
+        con.execute("drop table telemetry_zeros")
+    con.execute("drop table telemetry_slices")
 
 
 def _drop_repeated(con: duckdb.DuckDBPyConnection) -> int:
