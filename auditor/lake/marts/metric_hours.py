@@ -49,16 +49,19 @@ portions as (
 spelled as (
     select
         series,
+        reported_provider,
         reported_id,
-        row_number() over (partition by series order by sum(samples) desc, reported_id) as spelling
+        row_number() over (partition by series order by sum(samples) desc, reported_id, reported_provider nulls last) as spelling
     from numbered
-    group by series, reported_id
+    group by series, reported_provider, reported_id
 )
 
 select numbered.*, portions.portion::bigint as portion, spelled.spelling
 from numbered
 join portions using (series)
-join spelled using (series, reported_id)
+join spelled
+    on spelled.series = numbered.series and spelled.reported_id = numbered.reported_id
+    and spelled.reported_provider is not distinct from numbered.reported_provider
 """
 
 # The samples under the number of their series: what follows reads whole numbers in order, not four texts a sample.
@@ -74,8 +77,9 @@ join metric_series
 where metrics.time is not null and metrics.value is not null
 """
 
-# Two sources may watch one machine under two ids, each with its own clock: the id with the most samples counts, and the
-# others fill the steps in which it is silent. Steps are as long as its own beat, so that a shift of seconds is none.
+# Two sources may watch one machine under two ids, or one under its id with and without the cloud, each with its own
+# clock: the one with the most samples counts, and the others fill the steps in which it is silent. Steps are as long as
+# its own beat, so that a shift of seconds is none.
 _BEATS = """
 create or replace temp table series_beats as
 select series, median(seconds) as seconds

@@ -150,3 +150,13 @@ def test_twenty_million_samples_in_any_order_become_hours_and_a_ledger_in_limite
         (machines * 8 * 720, True)
     ]
     lake.con.execute("reset memory_limit")
+
+
+def test_a_sample_told_with_and_without_its_cloud_counts_once(lake: Lake) -> None:
+    google = "//compute.googleapis.com/projects/acme-ml/zones/us-central1-a/instances/1234567890123456789"
+    lake.charge(provider="gcp", ResourceId=google, day="2026-09-02", EffectiveCost=1)
+    samples = {f"2026-09-02 00:{minute:02d}:00": 100.0 for minute in range(0, 60, 15)}
+    for provider in ("gcp", None):
+        lake.samples("1234567890123456789", "net.sent_bytes", samples, provider=provider)
+    lake.build_metrics()
+    assert lake.rows("select ResourceId, samples, expected, sum_value from metric_hours") == [(google, 4, 4, 400)]
