@@ -69,13 +69,13 @@ def keys(source: Source) -> dict[str, str]:
     }
 
 
-def implied(source: Source) -> tuple[str, ...]:
+def implied(source: Source) -> dict[str, tuple[str, ...]]:
     """Product attributes are what AWS says of a SKU, or of a product code where there is none, with its usage type and operation.
 
     So the lines of one key have the same, and the long map need not be read for each of them.
     """
     decides = ("productsku", "lineitemproductcode", "lineitemusagetype", "lineitemoperation")
-    return ("product",) if all(source.has(name) for name in decides) else ()
+    return {"product": decides} if all(source.has(name) for name in decides) else {}
 
 
 def measures(source: Source, *, net: bool) -> dict[str, str]:

@@ -6,7 +6,7 @@ pass carries numbers only; the columns themselves are read afterwards, from the 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import duckdb
@@ -15,19 +15,23 @@ from auditor.errors import LakeError
 from auditor.normalise.billing.source import PLACE_BITS, Source, quote
 
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*)""")
+_LINE_NUMBER = (1 << PLACE_BITS) - 1
 _MICROSECONDS = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What is read of one line: SQL over the source, by name. The day of the bill is that of the start where it is none of its own."""
+    """What is read of one line: SQL over the source, by name. The day of the bill is that of the start where it is none of its own.
+
+    `implied` names columns that others decide, so that they need not be compared on every line.
+    """
 
     start: str
     end: str
     bill_day: str | None
     keys: Mapping[str, str]
     measures: Mapping[str, str]
-    implied: Sequence[str] = ()  # columns that others of a key decide, so that they need not be compared on every line
+    implied: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def lines(module: object, opened: Source, *, net: bool) -> Lines:
@@ -35,7 +39,7 @@ def lines(module: object, opened: Source, *, net: bool) -> Lines:
     measures: dict[str, str] = module.measures(opened, net=net)  # type: ignore[attr-defined]
     start, end = keys.pop("start_at"), keys.pop("end_at", "null::timestamp")
     keys.setdefault("hourly", "false")
-    implied = module.implied(opened) if hasattr(module, "implied") else ()
+    implied = module.implied(opened) if hasattr(module, "implied") else {}
     return Lines(start, end, keys.pop("bill_day", None), keys, measures, implied)
 
 
@@ -54,19 +58,15 @@ def add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines) -> None:
     """
     marks = _marks(opened, read)
     _add_up(con, opened, read, marks)
-    _look_up_keys(con, opened, marks)
+    _look_up_keys(con, opened, read, marks)
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """SQL of what tells a line's key: two hashes of it.
-
-    `named` are the keys' SQL over the line that a key is read from.
-    """
+    """SQL of what tells a line's key: two hashes of it."""
 
     key_hash: str
     other_hash: str
-    named: Mapping[str, str]
 
 
 def _marks(opened: Source, read: Lines) -> _Marks:
@@ -84,7 +84,7 @@ def _marks(opened: Source, read: Lines) -> _Marks:
     values = [*map(quote, told), *computed]
     # The second hash leaves out maps and lists, which are slow to hash; together they are beyond all chance of colliding.
     plain = [*(quote(name) for name in told if not _is_nested(opened.columns[name])), *computed]
-    return _Marks(f"hash({', '.join(values)})", f"hash({', '.join(['0', *reversed(plain)])})", read.keys)
+    return _Marks(f"hash({', '.join(values)})", f"hash({', '.join(['0', *reversed(plain)])})")
 
 
 def _is_nested(kind: str) -> bool:
@@ -146,22 +146,31 @@ def _is_hourly(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines) -> s
     return f"hash({named}) in (select mark from hourly_marks)"
 
 
-def _look_up_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks) -> None:
-    """Table `bill_keys`, read from the first line of each key; the reader of Parquet passes over all others."""
-    con.execute(f"""
+def _look_up_keys(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, marks: _Marks) -> None:
+    """Table `bill_keys`, read from the first line of each key."""
+    con.execute("""
         create or replace temp table first_lines as
-        select key_hash, other_hash, min(first_place) as first_place, min(first_place) & {(1 << PLACE_BITS) - 1} as first_number,
-            (min(first_place) >> {PLACE_BITS})::ubigint as first_file
-        from bill_facts
-        group by key_hash, other_hash
+        select key_hash, other_hash, min(first_place) as first_place from bill_facts group by key_hash, other_hash
     """)
-    names = ", ".join(f"{sql} as {name}" for name, sql in marks.named.items())
+    columns = mentioned(read.keys.values(), opened.columns)
+    _read_lines(con, opened, "first_lines", [name for name in columns if name not in read.implied], "key_lines")
+    lines = "key_lines join first_lines using (first_place)"
+    for number, (name, deciding) in enumerate(read.implied.items()):
+        if name in columns:
+            decided = f"hash({', '.join(map(quote, deciding))})"
+            con.execute(
+                f"create or replace temp table implying_lines as select {decided} as mark, min(first_place) as first_place from key_lines group by mark"
+            )
+            _read_lines(con, opened, "implying_lines", [name], "implied_values")
+            con.execute(
+                f"create or replace temp table implied_{number} as select mark, {quote(name)} from implied_values join implying_lines using (first_place)"
+            )
+            lines += f" join implied_{number} on {decided} = implied_{number}.mark"
+    named = ", ".join(f"{sql} as {name}" for name, sql in read.keys.items())
     con.execute(f"""
         create or replace temp table bill_keys as
-        select row_number() over (order by key_hash, other_hash)::integer as key, key_hash, other_hash, {names}
-        from {opened.relation}
-        join first_lines on line_place = first_place
-        where line_number in (select first_number from first_lines) and line_file in (select first_file from first_lines)
+        select row_number() over (order by key_hash, other_hash)::integer as key, key_hash, other_hash, {named}
+        from {lines}
     """)
     found, wanted = con.execute("select (select count(*) from bill_keys), count(*) from first_lines").fetchone() or (
         0,
@@ -169,4 +178,20 @@ def _look_up_keys(con: duckdb.DuckDBPyConnection, opened: Source, marks: _Marks)
     )
     if found != wanted:
         raise LakeError(f"{wanted - found:,} of {wanted:,} keys of the bill were not found again; please report this")
-    con.execute("drop table first_lines")
+    con.execute("drop table first_lines; drop table key_lines")
+
+
+def _read_lines(con: duckdb.DuckDBPyConnection, opened: Source, places: str, columns: Sequence[str], into: str) -> None:
+    """Table `into` of these columns of the lines at `first_place` of the table `places`; the reader of Parquet passes over all others."""
+    last = con.execute(f"select max(first_place & {_LINE_NUMBER}) from {places}").fetchone()
+    con.execute(f"""
+        create or replace temp table {into} as
+        with wanted as materialized (
+            select first_place, first_place & {_LINE_NUMBER} as first_number, (first_place >> {PLACE_BITS})::ubigint as first_file from {places}
+        )
+        select first_place{"".join(f", {quote(name)}" for name in columns)}
+        from {opened.relation}
+        join wanted on line_place = first_place
+        where line_number in (select first_number from wanted) and line_file in (select first_file from wanted)
+            and line_number <= {last[0] if last and last[0] is not None else 0}
+    """)
