@@ -50,9 +50,11 @@ _PUBLIC_ENDS = re.compile(
     r"period|bytes|packets|port|protocol|count|term|version|lifecycle|mode|model|tier|scheme|plan|priority|level|family|"
     r"tenancy|code|codes)$"
 )
-# ... though these end so too: `account` in `count`, a unit that is a department, codes and categories of the client's own.
+# ... though these end so too: `account` in `count`, `backend` in `end`, a unit that is a department, codes and categories
+# of the client's own.
 _PRIVATE_ENDS = re.compile(
-    r"(?:account|(?:business|organi[sz]ation(?:al)?)unit|costcategory|(?:cost|costcenter|project|department|team|customer)code)$"
+    r"(?:account|backend|frontend|friend|support|report|export|transport|passport|candidate|estate|allocation|corporate|"
+    r"prototype|(?:post|postal|zip|pass|area)code|(?:business|organi[sz]ation(?:al)?)unit|costcategory|(?:cost|costcenter|project|department|team|customer)code)$"
 )
 _PUBLIC = frozenset(
     """
@@ -95,6 +97,16 @@ _TAG_KEYS = frozenset({"key", "tagkey"})
 _IDENTITY = re.compile(
     r"account|project|subscription|tenant|payer|owner|enrollment|customer|number|names?$|ids?$|device|disk$"
 )
+# Labels of a series are the client's own words (`namespace`, `service`, `job_type`), but for these of exporters and vendors.
+_SERIES = frozenset({"metric", "labels", "metriclabels", "resourcelabels"})
+_PUBLIC_LABELS = frozenset(
+    """
+    type modelname model gpumodel unit zone region location mode state status phase instancetype machinetype metricname
+    topologykubernetesiozone topologykubernetesioregion nodekubernetesioinstancetype labeltopologykubernetesiozone
+    labeltopologykubernetesioregion labelnodekubernetesioinstancetype labelnodekubernetesioinstancetypename
+    """.split()
+)
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # What makes even a public field hold something private: machine types and zones come as URLs with a project in them.
 _TELLS = ("arn:", "/subscriptions/", "projects/", "@")
 _NUMERIC = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
@@ -220,12 +232,26 @@ def policy(parent: str, key: str, kind: str) -> str:
         return OPAQUE
     if any(name in _TEXTS for name in names):
         return SCRUB
-    if _PRIVATE_ENDS.search(inner):
-        return PRIVATE
-    is_public = key == "__name__" or outer in _PUBLIC_PARENTS or any(name in _PUBLIC for name in names)
-    is_public = is_public or _PUBLIC_ENDS.search(inner) is not None
-    is_public = is_public or (not outer and inner.startswith(_PUBLIC_PREFIXES) and not inner.startswith(_NOT_PUBLIC))
-    return KEEP if is_public else PRIVATE
+    return KEEP if _is_public(outer, key, inner, kind) else PRIVATE
+
+
+def _is_public(outer: str, key: str, inner: str, kind: str) -> bool:
+    if kind == "telemetry" and outer in _SERIES:
+        return key == "__name__" or inner in _PUBLIC_LABELS
+    # a namespace is a word of the vendor's in metrics, and the client's in a cluster
+    if _PRIVATE_ENDS.search(inner) or (inner == "namespace" and kind != "telemetry"):
+        return False
+    is_named = key == "__name__" or outer in _PUBLIC_PARENTS or inner in _PUBLIC or outer + inner in _PUBLIC
+    is_of_vendor = not outer and inner.startswith(_PUBLIC_PREFIXES) and not inner.startswith(_NOT_PUBLIC)
+    return is_named or is_of_vendor or _ends_publicly(key, inner)
+
+
+def _ends_publicly(key: str, plain: str) -> bool:
+    """Whether the last word says so; of a key whose words are run together, its last letters."""
+    words = _WORDS.findall(key)
+    return (
+        _PUBLIC_ENDS.search(plain) is not None if len(words) < 2 else _PUBLIC_ENDS.match(words[-1].lower()) is not None
+    )
 
 
 def _value(names: Pseudonyms, parent: str, key: str, kind: str, text: str) -> str:

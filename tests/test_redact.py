@@ -267,6 +267,44 @@ def test_what_merely_ends_like_a_figure_is_hidden() -> None:
         assert "grasping" not in _value(NAMES, "", "cost_category", "billing", cell)
 
 
+@pytest.mark.parametrize(
+    ("parent", "kind", "keys"),
+    [
+        (
+            "metric",
+            "telemetry",
+            ["namespace", "service", "job_type", "product", "team_code", "pod", "backend", "purpose"],
+        ),
+        ("labels", "telemetry", ["namespace", "queue_class", "project_id", "operation"]),
+        (
+            "",
+            "billing",
+            ["backend", "support", "cost_allocation", "x_Candidate", "postalCode", "Namespace", "costEstate"],
+        ),
+        ("", "inventory", ["namespace", "report", "frontEnd", "corporate", "zipcode"]),
+    ],
+)
+def test_words_of_the_client_are_hidden_whatever_their_key_resembles(parent: str, kind: str, keys: list[str]) -> None:
+    shown = [key for key in keys if "grasping" in _value(NAMES, parent, key, kind, "grasping")]
+    assert shown == []
+
+
+@pytest.mark.parametrize(
+    ("parent", "key", "kind"),
+    [
+        ("metric", "__name__", "telemetry"),
+        ("metric", "modelName", "telemetry"),
+        ("labels", "zone", "telemetry"),
+        ("", "PricingCurrencyListUnitPrice", "billing"),
+        ("", "resourcelocation", "billing"),
+        ("", "line_item_availability_zone", "billing"),
+        ("instances", "InstanceType", "inventory"),
+    ],
+)
+def test_words_of_the_vendor_stay_whatever_their_spelling(parent: str, key: str, kind: str) -> None:
+    assert _value(NAMES, parent, key, kind, "grasping") == "grasping"
+
+
 def test_the_key_stays_outside(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="keep the key elsewhere"):
         key_of(tmp_path / "sent" / "key", tmp_path / "sent")
