@@ -98,10 +98,10 @@ _IDENTITY = re.compile(
     r"account|project|subscription|tenant|payer|owner|enrollment|customer|number|names?$|ids?$|device|disk$"
 )
 # Labels of a series are the client's own words (`namespace`, `service`, `job_type`), but for these of exporters and vendors.
-_SERIES = frozenset({"metric", "labels", "metriclabels", "resourcelabels"})
+_SERIES = frozenset({"metric", "labels", "metriclabels", "resourcelabels", "dimensions"})
 _PUBLIC_LABELS = frozenset(
     """
-    type modelname model gpumodel unit zone region location mode state status phase instancetype machinetype metricname
+    type storagetype availabilityzone filesystemtype modelname model gpumodel unit zone region location mode state status phase instancetype machinetype metricname
     topologykubernetesiozone topologykubernetesioregion nodekubernetesioinstancetype labeltopologykubernetesiozone
     labeltopologykubernetesioregion labelnodekubernetesioinstancetype labelnodekubernetesioinstancetypename
     """.split()
@@ -237,7 +237,7 @@ def policy(parent: str, key: str, kind: str) -> str:
 
 def _is_public(outer: str, key: str, inner: str, kind: str) -> bool:
     if kind == "telemetry" and outer in _SERIES:
-        return key == "__name__" or inner in _PUBLIC_LABELS
+        return key == "__name__" or inner in _PUBLIC_LABELS or outer + inner == "dimensionsname"
     # a namespace is a word of the vendor's in metrics, and the client's in a cluster
     if _PRIVATE_ENDS.search(inner) or (inner == "namespace" and kind != "telemetry"):
         return False

@@ -275,6 +275,7 @@ def test_what_merely_ends_like_a_figure_is_hidden() -> None:
             "telemetry",
             ["namespace", "service", "job_type", "product", "team_code", "pod", "backend", "purpose"],
         ),
+        ("dimensions", "telemetry", ["Namespace", "Service", "JobType"]),
         ("labels", "telemetry", ["namespace", "queue_class", "project_id", "operation"]),
         (
             "",
@@ -295,6 +296,8 @@ def test_words_of_the_client_are_hidden_whatever_their_key_resembles(parent: str
         ("metric", "__name__", "telemetry"),
         ("metric", "modelName", "telemetry"),
         ("labels", "zone", "telemetry"),
+        ("dimensions", "StorageType", "telemetry"),
+        ("Dimensions", "Name", "telemetry"),
         ("", "PricingCurrencyListUnitPrice", "billing"),
         ("", "resourcelocation", "billing"),
         ("", "line_item_availability_zone", "billing"),
