@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from auditor.detect.rule import RemedyText
@@ -15,6 +16,7 @@ from auditor.finding import Remedy
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 # A line of Terraform is cut into strings, comments and bare placeholders; each takes values in a spelling of its own.
 _TERRAFORM = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|\{[a-z][a-z0-9_]*\}')
+_SPECIAL = re.compile(r'["\\]|[$%]\{')
 _LABEL = 60  # characters of a resource's label; ids may be much longer
 
 # azurerm tells the words of an id by their case, bills write them in any. Names between them stay as they are.
@@ -73,6 +75,7 @@ def last_part(path: str) -> str:
     return re.split(r"[/:]", path)[-1]
 
 
+@lru_cache(maxsize=1024)  # a few column names, for every finding
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
@@ -142,6 +145,8 @@ def _azure_spelled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _escaped(text: str) -> str:
     """The text within a quoted string of HCL, where `${` and `%{` would begin a template."""
+    if text.isprintable() and not _SPECIAL.search(text):
+        return text
     names = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     kept = "".join(
         names.get(character) or (character if character.isprintable() else _code(character)) for character in text

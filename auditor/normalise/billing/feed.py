@@ -65,11 +65,14 @@ def feeding(files: Sequence[Recognised], spool: Path) -> Iterator[Feed]:
 
 
 def is_fed(file: Recognised) -> bool:
-    """Whether the file goes through a pipe: what is rewritten before it is read is checked then."""
+    """Whether the file goes through a pipe: what is rewritten before it is read is checked then.
+
+    JSON does not: DuckDB keeps all of what it reads of a pipe as JSON in memory.
+    """
     shape = file.shape
     return (
         shape.compression in ("gzip", "zstd")
-        and shape.form in ("csv", "jsonl", "json", "json_stream")
+        and shape.form == "csv"
         and shape.encoding == "utf-8"
         and not shape.skip_lines
     )

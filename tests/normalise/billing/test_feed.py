@@ -1,6 +1,7 @@
 """Compressed text goes through pipes: all of it, once, and damage shows."""
 
 import gzip
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import zstandard
 
 from auditor.lake import store
 from auditor.landing import LandingFile, Recognised, Shape
-from auditor.normalise.billing.feed import feeding
+from auditor.normalise.billing import salvage, source
+from auditor.normalise.billing.feed import feeding, is_fed
 
 TEXT = b"".join(b"%d,%d\n" % (number, number % 7) for number in range(300_000))  # more than a pipe holds
 
@@ -54,3 +56,26 @@ def test_a_reader_that_gives_up_leaves_nobody_waiting(tmp_path: Path) -> None:
     with feeding([recognised(path, "gzip")], tmp_path) as fed, fed.files[0].file.path.open("rb") as pipe:
         assert pipe.read(4) == TEXT[:4]
     assert fed.is_sound
+
+
+def test_json_is_not_fed_since_its_reader_would_keep_the_whole_text(tmp_path: Path) -> None:
+    """200 MiB of lines within an engine of 256 MiB, none of it lost, and a cut end still seen."""
+    line = b'{"cost": "0.25", "labels": [{"key": "note", "value": "' + b"x" * 4000 + b'"}]}\n'
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(line * 50_000, compresslevel=1))
+    shape = Shape("jsonl", "gzip", columns=("cost", "labels"))
+    file = Recognised(
+        LandingFile(path, path.name, path.stat().st_size), shape, "billing", "gcp-jsonl", "gcp", {"family": "gcp"}
+    )
+    con = store.connect("256MiB", 2, tmp_path)
+    columns = {"cost": "VARCHAR", "labels": "STRUCT(key VARCHAR, value VARCHAR)[]"}
+    with feeding([file], tmp_path) as fed:
+        opened = source.open_source(con, "bill", fed.files, tmp_path, columns, lambda _: list(columns))
+    assert con.execute(f"select sum(cost::decimal(9,2)), sum(len(labels)) from {opened.relation}").fetchone() == (
+        Decimal("12500.00"),
+        50_000,
+    )
+    path.write_bytes(path.read_bytes()[:-100_000])
+    assert salvage.readable([file], tmp_path, is_checked_later=is_fed)[1][0].startswith(
+        "a.json.gz: the compressed data"
+    )
