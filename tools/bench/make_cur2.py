@@ -49,7 +49,7 @@ REGIONS = {
     "ap-southeast-1": ("APS1-", "Asia Pacific (Singapore)"),
 }
 
-# The two lines of each kind of resource: share of ten, line, usage type, operation, unit, its family of products, price, and amount.
+# The two lines of each kind of resource (a NAT gateway is one in a hundred): its numbers, line, usage type, operation, unit, its family of products, price, and amount.
 _RANDOM = "(hash(i, 'amount') % 1000003) / 1000003.0"
 LINES = """
     select * from (values
@@ -92,7 +92,7 @@ def rows(first: int, count: int, total: int, *, csv: bool) -> str:
     ),
     described as (
         select
-            *, hash(r, 'kind') % 10 as kind_of, hash(r, 'plan') % 100 as dice, list_extract({listed(names)}, (r % {len(names)} + 1)::bigint) as region,
+            *, if(hash(r, 'kind') % 100 = 99, 9, hash(r, 'kind') % 9) as kind_of, hash(r, 'plan') % 100 as dice, list_extract({listed(names)}, (r % {len(names)} + 1)::bigint) as region,
             list_extract({listed([REGIONS[name][0] for name in names])}, (r % {len(names)} + 1)::bigint) as prefix,
             list_extract({listed([REGIONS[name][1] for name in names])}, (r % {len(names)} + 1)::bigint) as region_name,
             case when hash(r, 'machine') % 10 = 0 then list_extract({listed(ACCELERATED)}, (r // 7 % {len(ACCELERATED)} + 1)::bigint)
@@ -116,7 +116,7 @@ def rows(first: int, count: int, total: int, *, csv: bool) -> str:
     metered as (
         select
             *, round(case unit when 'Hrs' then 0.02 + hash(usage_type) % 9973 / 7919.0 when 'Requests' then 0.0000004 else 0.005 + hash(usage_type) % 17 / 100.0 end, 7) as rate,
-            round(case when unit = 'Hrs' then 1 when k = 0 then (20 + r % 500) / 744.0 when unit = 'Requests' then floor({_RANDOM} * 9000) else {_RANDOM} * 40 end, 10) as amount,
+            round(case when unit = 'Hrs' then 1 when k = 0 then (20 + r % 500) / 744.0 when kind_of < 6 then {_RANDOM} * 2 when unit = 'Requests' then floor({_RANDOM} * 9000) else {_RANDOM} * 40 end, 10) as amount,
             upper(md5(usage_type || operation)[:16]) as sku, strftime(start_at, '%Y-%m-%dT%H:00:00Z') as starts
         from priced
     ),

@@ -113,22 +113,24 @@ def _add_up(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, marks: 
                 case when {_is_hourly(con, opened, read)} then {hour} else {day} end as slot{day_of_bill}{named}
             from {opened.relation}
         ),
+        measured as (
+            select *, greatest(line_end - line_start, slot) as length from lines
+        ),
         slotted as (
-            select key_hash, other_hash, line_place{days}{measures},
-                case when coalesce(line_end - line_start > slot, false) then line_start else line_start - line_start % slot end as slot_start,
-                case
-                    when not coalesce(line_end - line_start > slot, false) then line_start - line_start % slot + slot
-                    -- A charge of more than ten years has no dates worth the name: commitments last five at most.
-                    when line_end - line_start > {3650 * day} and make_timestamp(line_end) > make_timestamp(line_start) + interval 10 year then null
-                    else line_end
-                end as slot_end
-            from lines
+            select key_hash, other_hash, line_place{days}{measures}, line_start - case when length > slot then 0 else line_start % slot end as slot_start, length
+            from measured
+        ),
+        added as (
+            select key_hash, other_hash{days}, make_timestamp(slot_start) as slot_start, make_timestamp(slot_start + length) as slot_end{sums},
+                count(*) as source_rows, min(line_place) as first_place
+            from slotted
+            group by key_hash, other_hash{days}, slot_start, length
         )
-        select key_hash, other_hash, {"bill_day" if read.bill_day else "make_timestamp(slot_start)::date"} as bill_day,
-            case when slot_end is not null then make_timestamp(slot_start) end as start_at, make_timestamp(slot_end) as end_at{sums},
-            count(*) as source_rows, min(line_place) as first_place
-        from slotted
-        group by key_hash, other_hash{days}, slot_start, slot_end
+        select * exclude (slot_start, slot_end), {"" if read.bill_day else "slot_start::date as bill_day,"}
+            -- A charge of more than ten years has no dates worth the name: commitments last five at most.
+            case when slot_end <= slot_start + interval 10 year then slot_start end as start_at,
+            case when slot_end <= slot_start + interval 10 year then slot_end end as end_at
+        from added
     """)
 
 
