@@ -57,11 +57,12 @@ class Bill:
     is_damaged: bool = False
     is_whole: bool = True  # false where every file of the delivery breaks off: its invoice is not known
     is_monthly: bool = False  # most lines cover more than a day, so that a line's day does not tell what it covers
+    is_invoiced: bool = False  # every line bears its invoice, so that the bill is final
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Better sources rank higher: with resource ids, then net costs, then more rows; the name settles ties."""
-        return (not self.is_coarse, self.has_resource_ids, self.is_net, self.rows, self.source)
+        """Better sources rank higher: with resource ids, then net costs, then more rows, then invoiced; the name settles ties."""
+        return (not self.is_coarse, self.has_resource_ids, self.is_net, self.rows, self.is_invoiced, self.source)
 
     @property
     def export(self) -> str:
@@ -159,13 +160,15 @@ def _speaks_for(bill: Bill, other: Bill) -> bool:
 
 
 def _is_newer(bill: Bill, other: Bill) -> bool:
-    """By delivery time where both have one, else by newest charge and rows; a damaged delivery outdates no sound one."""
+    """By delivery time where both have one, else by newest charge, invoice and rows; a damaged delivery outdates no sound one."""
     if bill.is_damaged != other.is_damaged:
         return other.is_damaged
     if bill.delivered_at and other.delivered_at:
         return bill.delivered_at > other.delivered_at
     if bill.newest_charge and other.newest_charge and bill.newest_charge != other.newest_charge:
         return bill.newest_charge > other.newest_charge
+    if bill.is_invoiced != other.is_invoiced:
+        return bill.is_invoiced
     return bill.rows > other.rows
 
 
@@ -393,11 +396,13 @@ def _why(winner: Bill, loser: Bill) -> str:
         return "line by line"
     if winner.export == loser.export:
         return "as the newer delivery" if not loser.is_damaged else "and is sound"
-    if winner.has_resource_ids != loser.has_resource_ids:
-        return "and has resource ids"
-    if winner.is_net != loser.is_net:
-        return "and has net costs"
-    return f"with {winner.rows:,} rows against {loser.rows:,}"
+    apart = (
+        ("and has resource ids", winner.has_resource_ids != loser.has_resource_ids),
+        ("and has net costs", winner.is_net != loser.is_net),
+        (f"with {winner.rows:,} rows against {loser.rows:,}", winner.rows != loser.rows),
+        ("and is invoiced", winner.is_invoiced != loser.is_invoiced),
+    )
+    return next((why for why, tells in apart if tells), f"with {winner.rows:,} rows each")
 
 
 def with_note(bill: Bill, note: str) -> Bill:
@@ -419,6 +424,7 @@ def to_summary(bill: Bill) -> dict[str, Any]:
         "is_damaged": bill.is_damaged,
         "is_whole": bill.is_whole,
         "is_monthly": bill.is_monthly,
+        "is_invoiced": bill.is_invoiced,
         "totals": [
             [
                 total.billing_account_id,
@@ -459,4 +465,5 @@ def from_record(record: DeliveryRecord) -> Bill:
         is_damaged=summary["is_damaged"],
         is_whole=summary["is_whole"],
         is_monthly=summary["is_monthly"],
+        is_invoiced=summary.get("is_invoiced", False),  # not told by what earlier versions took in
     )

@@ -108,7 +108,8 @@ def _take_delivery(place: _Place, delivery: Delivery, id_: str) -> list[Bill]:
     )
     if not ingested.totals and (ingested.is_damaged or delivery.expected_rows):
         raise SourceError("; ".join(ingested.messages))  # no bill is left to say it
-    prepared = [_prepare(place, ingested, bill, id_) for bill in _bills(ingested)]
+    invoiced = _invoiced(place, ingested)
+    prepared = [_prepare(place, ingested, bill, id_) for bill in _bills(ingested, invoiced)]
     # The periods of one delivery become live together: a run that dies in between leaves none of them.
     place.state.commit_deliveries(place.run_id, [each.commit for each in prepared if each.commit is not None])
     taken = [each.bill for each in prepared]
@@ -117,7 +118,15 @@ def _take_delivery(place: _Place, delivery: Delivery, id_: str) -> list[Bill]:
     return taken
 
 
-def _bills(ingested: Ingested) -> list[Bill]:
+def _invoiced(place: _Place, ingested: Ingested) -> set[str]:
+    """Ids of the bills all of whose lines bear an invoice: those that are final."""
+    found = place.con.execute(
+        f"select delivery_id from {ingested.keys} group by delivery_id having count(*) = count(InvoiceId)"
+    )
+    return {row[0] for row in found.fetchall()}
+
+
+def _bills(ingested: Ingested, invoiced: set[str]) -> list[Bill]:
     """One bill for each billing period and provider: a FOCUS file may hold several of both."""
     made = []
     for bill_id, provider, period in sorted({(t.bill_id, t.provider, t.billing_period) for t in ingested.totals}):
@@ -155,6 +164,7 @@ def _bills(ingested: Ingested) -> list[Bill]:
                 is_damaged=ingested.is_damaged,
                 is_whole=ingested.is_whole,
                 is_monthly=ingested.is_monthly,
+                is_invoiced=bill_id in invoiced,
             )
         )
     return made

@@ -37,6 +37,7 @@ class Delivery:
     period: str | None = None
     missing: tuple[str, ...] = ()
     expected_rows: int | None = None
+    depth: int = 0  # of its manifest's folder: an export's own lies above those of its assemblies
     is_listed: bool = False  # a manifest says which files belong to it
     problem: str | None = None  # why these are not all the files of the delivery, where they tell so themselves
 
@@ -107,6 +108,7 @@ def _by_manifest(files: Sequence[Recognised], manifests: list[Manifest]) -> tupl
                 period=manifest.period,
                 missing=missing,
                 expected_rows=manifest.rows,
+                depth=_slashes(manifest.folder).count("/"),
                 is_listed=True,
             )
         )
@@ -141,8 +143,13 @@ def _newest(deliveries: list[Delivery]) -> tuple[list[Delivery], list[Superseded
         if group_[0].period is None:
             kept.extend(group_)
             continue
-        # Without a time the first is the one whose manifest lies nearest to the root.
-        newest = max(group_, key=lambda d: d.time) if all(d.time for d in group_) else group_[0]  # type: ignore[arg-type, return-value]
+        if all(d.time for d in group_):
+            newest = max(group_, key=lambda d: d.time)  # type: ignore[arg-type, return-value]
+        else:
+            newest, *others = sorted(group_, key=lambda d: d.depth)
+            if others and others[0].depth == newest.depth:
+                kept.extend(group_)  # manifests of assemblies alone do not tell; their charges do
+                continue
         kept.append(newest)
         outdated.extend(
             Superseded(

@@ -16,11 +16,14 @@ from auditor.landing import Recognised
 from auditor.normalise.billing import azure_cost, formats, salvage, source
 from auditor.normalise.billing.deliveries import Delivery
 
-# `report-00002.csv.gz`, `part_1_0001.csv`, `table_000000000003.json`: what is left is the run's own name.
+# `report-00002.csv.gz`, `part_1_0001.csv`, `table_000000000003.json`: what is left is the run's own name. A number without
+# leading zeros (`bill-202610050600.csv`) is the day on which the month was told again.
 _PART = re.compile(
-    r"^(?P<run>.*?)(?:[-_](?:\d{5}|\d{12})|(?<=part)_\d+_\d{4})(?:\.snappy)?\.[a-z0-9.]+$", re.IGNORECASE
+    r"^(?P<run>.*?)(?:[-_](?:0\d{4}|0{4}\d{8})|(?<=part)_\d+_\d{4})(?:\.snappy)?\.[a-z0-9.]+$", re.IGNORECASE
 )
 _SAME = 0.5  # share of equal rows in the days that two files have in common; parts have none, re-exports nearly all
+_LIKE = 0.9  # share of rows that two files tell alike but for amounts a little apart: one of them restates the other
+_APART = 0.25  # how much a restated amount may differ
 _SAMPLE = 8  # one row in so many is compared, by its hash, so that both files keep the same rows
 
 
@@ -113,9 +116,11 @@ def _run(file: Recognised) -> str:
 def _repeats(
     con: duckdb.DuckDBPyConnection, delivery: Delivery, files: Sequence[Recognised], spool: Path
 ) -> set[tuple[int, int]]:
-    """Pairs of files, lower index first, whose common days hold mostly equal rows."""
+    """Pairs of files, lower index first, whose common days hold mostly equal rows, or the same ones with amounts restated."""
     module = formats.MODULES[delivery.family]
-    con.execute("create or replace temp table row_marks (file integer, day date, mark ubigint)")
+    con.execute(
+        "create or replace temp table row_marks (file integer, day date, mark ubigint, about ubigint, amount double)"
+    )
     for index, file in enumerate(files):
         try:
             opened = _open(con, file, spool)
@@ -124,15 +129,20 @@ def _repeats(
             keys = module.keys(opened)
             day = keys.get("bill_day", f"({keys['start_at']})::date")
             what = [keys[name] for name in sorted(keys) if name not in ("bill_day", "hourly", "invoice", "tags")]
-            marked = ", ".join([*what, *(sql for _, sql in sorted(module.measures(opened, net=False).items()))])
-            con.execute(f"insert into row_marks select {index}, {day}, hash({marked}) from {opened.relation}")
+            measures = module.measures(opened, net=False)
+            marked = ", ".join([*what, *(sql for _, sql in sorted(measures.items()))])
+            amount = next(iter(measures.values()))
+            con.execute(
+                f"insert into row_marks select {index}, {day}, hash({marked}), hash({', '.join(what)}), {amount} from {opened.relation}"
+            )
         except duckdb.Error as error:
             raise SourceError(
                 f"{file.file.name}: cannot be read as {file.format}: {str(error).splitlines()[0][:300]}"
             ) from error
     found = con.execute(f"""
         with sizes as (select count(*) > 100000 as is_large from row_marks),
-        marks as (select file, day, mark, count(*) as times from row_marks, sizes where not is_large or mark % {_SAMPLE} = 0 group by all),
+        looked_at as (select row_marks.* from row_marks, sizes where not is_large or about % {_SAMPLE} = 0),
+        marks as (select file, day, mark, count(*) as times from looked_at group by all),
         days as (select file, day, sum(times) as times from marks group by all),
         shared_days as (
             select a.file as first, b.file as second, least(sum(a.times), sum(b.times)) as times
@@ -141,8 +151,21 @@ def _repeats(
         shared_rows as (
             select a.file as first, b.file as second, sum(least(a.times, b.times)) as times
             from marks as a join marks as b on a.mark = b.mark and a.day is not distinct from b.day and a.file < b.file group by all
+        ),
+        single as (select file, day, about, any_value(amount) as amount from looked_at group by all having count(*) = 1),
+        -- Google's rows are appended and not restated: two of one key are two charges.
+        restated as (
+            select a.file as first, b.file as second, count(*) as times
+            from single as a join single as b on a.about = b.about and a.day is not distinct from b.day and a.file < b.file
+            where {str(delivery.family != "gcp").lower()}
+                and (a.amount = b.amount or (a.amount * b.amount > 0 and abs(a.amount - b.amount) <= {_APART} * greatest(abs(a.amount), abs(b.amount))))
+            group by all
         )
-        select first, second from shared_days join shared_rows using (first, second) where shared_rows.times >= {_SAME} * shared_days.times
+        select first, second
+        from shared_days
+        left join shared_rows using (first, second)
+        left join restated using (first, second)
+        where coalesce(shared_rows.times, 0) >= {_SAME} * shared_days.times or coalesce(restated.times, 0) >= {_LIKE} * shared_days.times
     """).fetchall()
     con.execute("drop table row_marks")
     return {(int(first), int(second)) for first, second in found}

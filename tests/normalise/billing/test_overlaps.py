@@ -1,5 +1,6 @@
 """Deliveries that tell of the same charges: each charge counts once, and the report says which and why."""
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -203,3 +204,52 @@ def test_a_part_that_the_manifest_names_and_nobody_delivered_makes_the_source_fa
     assert audit.statuses == ["failed"]
     assert "1 of 2 files of the manifest are missing" in audit.messages
     assert audit.total() == 5
+
+
+ASSEMBLIES = ("11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222")
+
+
+def test_manifests_of_assemblies_alone_leave_the_choice_to_the_charges(audit: Audit) -> None:
+    files: dict[str, str | bytes] = {}
+    for assembly, last in zip(ASSEMBLIES, (4, 9), strict=True):
+        folder = f"rep/20261001-20261101/{assembly}"
+        files[f"{folder}/rep-00001.csv"] = month_to_date(last)
+        files[f"{folder}/rep-Manifest.json"] = json.dumps(
+            {
+                "reportName": "rep",
+                "reportKeys": [f"{folder}/rep-00001.csv"],
+                "billingPeriod": {"start": "20261001T000000.000Z"},
+            }
+        )
+    audit.take(files)
+    assert audit.total() == 9
+    assert audit.statuses == ["ok", "skipped"]
+
+
+@pytest.mark.parametrize("stamps", [("202610030600", "202610050600"), ("10003", "10005")])
+def test_numbers_that_are_dates_do_not_make_files_parts_of_one_run(audit: Audit, stamps: tuple[str, str]) -> None:
+    files = {f"e/bill-{stamp}.csv": month_to_date(last) for stamp, last in zip(stamps, (3, 5), strict=True)}
+    assert audit.take(files).total() == 5
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("apart", [True, False])
+def test_the_final_bill_replaces_the_provisional_one_whose_amounts_all_changed(
+    audit: Audit, first: str, second: str, apart: bool
+) -> None:
+    provisional = as_csv([cur_line(cost="1", day=day) for day in range(1, 29)])
+    final = as_csv([cur_line(cost="1.01", day=day, **{"bill/InvoiceId": "42"}) for day in range(1, 29)])
+    folders = (first, second) if apart else ("oct", "oct")
+    audit.take({f"{folders[0]}/{first}.csv": provisional, f"{folders[1]}/{second}.csv": final})
+    assert audit.total() == D("28.28")
+    assert audit.differences() == {D(0)}
+
+
+def test_files_of_two_departments_with_the_same_lines_are_no_restatement_of_each_other(audit: Audit) -> None:
+    def department(factor: int) -> str:
+        return as_csv(
+            [cur_line(cost=str(factor * (1 + day % 3)), day=day, **{"lineItem/ResourceId": ""}) for day in range(1, 9)]
+        )
+
+    audit.take({"oct/one.csv": department(1), "oct/two.csv": department(3)})
+    assert audit.total() == 17 + 51
