@@ -295,7 +295,6 @@ def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_
     have = {row[0] for row in con.execute("describe described").fetchall()}
     columns = ", ".join(f"{name if name in have else 'null'}::{kind} as {name}" for name, kind in _DESCRIBED.items())
     names = ", ".join(_DESCRIBED)
-    values = ", ".join(f"any_value({name}) as {name}" for name in _DESCRIBED)
     con.execute(f"""
         create or replace temp table described_parts as
         select *, hash(hourly, {names}) as row_hash, hash({", ".join(reversed(_DESCRIBED))}, hourly) as reverse_hash
@@ -306,15 +305,15 @@ def _describe(con: duckdb.DuckDBPyConnection, module: Any, role: str | None, id_
     con.execute(f"""
         create or replace temp table {keys} as
         with distinct_rows as (
-            select row_hash, reverse_hash, any_value(hourly) as hourly, {values}
+            select row_hash, reverse_hash, any_value(ResourceId) as first_resource, min((bill_key, bill_part)) as first_part
             from described_parts
             group by row_hash, reverse_hash
         ),
-        providers as (select count(distinct provider) as provider_count from distinct_rows)
         -- In the order of resources, so that what is written in the order of keys is small.
-        select row_number() over (order by ResourceId, row_hash, reverse_hash)::integer as charge_key, * exclude (provider_count),
-            {bill_id} as delivery_id
-        from distinct_rows, providers
+        numbered as (select row_number() over (order by first_resource, row_hash, reverse_hash)::integer as charge_key, first_part from distinct_rows),
+        providers as (select count(distinct provider) as provider_count from described_parts)
+        select charge_key, described_parts.* exclude (bill_key, bill_part), {bill_id} as delivery_id
+        from numbered join described_parts on first_part = (bill_key, bill_part), providers
     """)
     carried = "".join(f", p.{name}" for name in module.CARRIED)
     con.execute(f"""

@@ -152,7 +152,8 @@ def _look_up_keys(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, m
     """Table `bill_keys`, read from the first line of each key."""
     con.execute("""
         create or replace temp table first_lines as
-        select key_hash, other_hash, min(first_place) as first_place from bill_facts group by key_hash, other_hash
+        select row_number() over (order by key_hash, other_hash)::integer as key, *
+        from (select key_hash, other_hash, min(first_place) as first_place from bill_facts group by key_hash, other_hash)
     """)
     columns = mentioned(read.keys.values(), opened.columns)
     _read_lines(con, opened, "first_lines", [name for name in columns if name not in read.implied], "key_lines")
@@ -171,7 +172,7 @@ def _look_up_keys(con: duckdb.DuckDBPyConnection, opened: Source, read: Lines, m
     named = ", ".join(f"{sql} as {name}" for name, sql in read.keys.items())
     con.execute(f"""
         create or replace temp table bill_keys as
-        select row_number() over (order by key_hash, other_hash)::integer as key, key_hash, other_hash, {named}
+        select key, key_hash, other_hash, {named}
         from {lines}
     """)
     found, wanted = con.execute("select (select count(*) from bill_keys), count(*) from first_lines").fetchone() or (
