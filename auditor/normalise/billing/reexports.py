@@ -5,7 +5,7 @@ so two files whose days overlap in mostly equal rows are two deliveries. Vendors
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import duckdb
 
 from auditor.errors import SourceError
 from auditor.landing import Recognised
-from auditor.normalise.billing import azure_cost, formats, salvage, source
+from auditor.normalise.billing import azure_cost, formats, passes, salvage, source, texts
 from auditor.normalise.billing.deliveries import Delivery
 
 # `report-00002.csv.gz`, `part_1_0001.csv`, `table_000000000003.json`: what is left is the run's own name. A number without
@@ -55,7 +55,7 @@ def _by_role(
     con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path
 ) -> list[tuple[str | None, list[Recognised]]]:
     """Azure's actual and amortized exports lie in one folder with one header: their rows tell them apart."""
-    if delivery.family != "azure":
+    if delivery.family != "azure" or _are_parts_of_one(delivery.files):
         return [(delivery.role, list(delivery.files))]
     by_role: dict[str | None, list[Recognised]] = {}
     for file in delivery.files:
@@ -72,7 +72,7 @@ def _by_role(
 
 def _role(con: duckdb.DuckDBPyConnection, file: Recognised, spool: Path) -> str | None:
     try:
-        opened = _open(con, file, spool)
+        opened = _open(con, file, spool, lambda opened: [azure_cost.basis_query(opened)])
         return azure_cost.basis(con, opened) if opened else None
     except duckdb.Error as error:
         raise SourceError(
@@ -80,21 +80,28 @@ def _role(con: duckdb.DuckDBPyConnection, file: Recognised, spool: Path) -> str 
         ) from error
 
 
-def _open(con: duckdb.DuckDBPyConnection, file: Recognised, spool: Path) -> source.Source | None:
+def _open(
+    con: duckdb.DuckDBPyConnection, file: Recognised, spool: Path, asked: Callable[[source.Source], Iterable[str]]
+) -> source.Source | None:
+    """The file's rows with the columns that the SQL in `asked` reads, and dates; null where nothing can be read."""
     files, _ = salvage.readable([file], spool)
     con.execute("drop table if exists csv_rejects; drop table if exists csv_rejects_scan")
-    return (
-        source.open_source(con, "one_file", files, spool, formats.JSON_COLUMNS.get(file.details["family"]))
-        if files
-        else None
-    )
+    if not files:
+        return None
+
+    def used(opened: source.Source) -> list[str]:
+        named = passes.mentioned(asked(opened), opened.columns)
+        return list(dict.fromkeys([*named, *texts.dates(opened.columns)]))
+
+    columns = formats.JSON_COLUMNS.get(file.details["family"])
+    return source.open_source(con, "one_file", files, spool, columns, used)
 
 
 def _clusters(
     con: duckdb.DuckDBPyConnection, delivery: Delivery, files: Sequence[Recognised], spool: Path
 ) -> list[list[Recognised]]:
     """Files that belong together; a file joins the first group none of whose files it repeats."""
-    if len(files) < 2 or len({_run(file) for file in files}) == 1:
+    if len(files) < 2 or _are_parts_of_one(files):
         return [list(files)]
     repeats = _repeats(con, delivery, files, spool)
     clusters: list[list[int]] = []
@@ -105,6 +112,11 @@ def _clusters(
         else:
             home.append(index)
     return [[files[index] for index in cluster] for cluster in clusters]
+
+
+def _are_parts_of_one(files: Sequence[Recognised]) -> bool:
+    """By the vendors' own numbering of parts; names in one folder differ, so that names without it are of as many runs."""
+    return len({_run(file) for file in files}) == 1
 
 
 def _run(file: Recognised) -> str:
@@ -123,7 +135,12 @@ def _repeats(
     )
     for index, file in enumerate(files):
         try:
-            opened = _open(con, file, spool)
+            opened = _open(
+                con,
+                file,
+                spool,
+                lambda opened: [*module.keys(opened).values(), *module.measures(opened, net=False).values()],
+            )
             if opened is None:
                 continue
             keys = module.keys(opened)

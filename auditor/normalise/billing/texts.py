@@ -5,6 +5,7 @@ meant, not the binary noise behind it; of a FLOAT, which has seven digits, it is
 """
 
 import re
+from collections.abc import Iterable, Mapping
 
 import duckdb
 
@@ -93,16 +94,23 @@ def is_day_first(con: duckdb.DuckDBPyConnection, relation: str, columns: dict[st
     """
     if not _SLASHED.search(head):
         return False
-    starts = next((name for name in _PERIODS if columns.get(name) == "VARCHAR"), None)
+    starts, dates = _first_text(columns, _PERIODS), _first_text(columns, _DATES)
     first, second, firsts, seconds = _parts(con, relation, starts)
     if first is not None and second is not None and (firsts == 1) != (seconds == 1):
         return firsts == 1 and first == 1
-    first, second, firsts, seconds = _parts(
-        con, relation, next((n for n in _DATES if columns.get(n) == "VARCHAR"), None)
-    )
+    first, second, firsts, seconds = _parts(con, relation, dates)
     if first is None or second is None:
         return False
     return first > 12 or (second <= 12 and firsts > seconds and not (seconds == 1 and second == 1))
+
+
+def dates(columns: Mapping[str, str]) -> list[str]:
+    """Columns that tell whether dates name the day first."""
+    return [name for name in (_first_text(columns, _PERIODS), _first_text(columns, _DATES)) if name]
+
+
+def _first_text(columns: Mapping[str, str], names: Iterable[str]) -> str | None:
+    return next((name for name in names if columns.get(name) == "VARCHAR"), None)
 
 
 def _parts(
