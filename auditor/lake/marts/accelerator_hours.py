@@ -36,6 +36,7 @@ _AMOUNT = "create or replace temp macro from_units(units) as (units::decimal(38,
 _SHARE = """
 create or replace temp macro share_of(amount, part, parts) as
     case
+        when parts = 1 then amount
         when part < parts then from_units(as_units(amount) // parts)
         else amount - from_units((as_units(amount) // parts) * (parts - 1))
     end
@@ -340,7 +341,8 @@ clock as (
     select
         days.* exclude (hour, parts),
         coalesce(sampled_days.sampled, days.parts)::integer as parts,
-        days.hour + to_hours(step.step::integer) as hour
+        days.hour + to_hours(step.step::integer) as hour,
+        step.step + 1 as hour_of_day
     from days
     cross join range(24) as step (step)
     left join sampled_days using (period)
@@ -361,10 +363,13 @@ ranked as (
         ) as choice
     from clock
     left join running_hours on running_hours.machine = clock.machine and running_hours.hour = clock.hour
+    where clock.parts < 24
 ),
 
 chosen as (
     select *, row_number() over (partition by period order by hour) as part from ranked where choice <= parts
+    union all by name
+    select *, hour_of_day as part from clock where parts >= 24 -- whole days leave no choice
 ),
 
 hourly as (
