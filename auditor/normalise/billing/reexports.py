@@ -23,6 +23,7 @@ _PART = re.compile(
 )
 _SAME = 0.5  # share of equal rows in the days that two files have in common; parts have none, re-exports nearly all
 _LIKE = 0.9  # share of rows that two files tell alike but for amounts a little apart: one of them restates the other
+_EVIDENCE = 10  # as many lines at least: two files of a line each may be alike by chance
 _APART = 0.25  # how much a restated amount may differ
 _SAMPLE = 8  # one row in so many is compared, by its hash, so that both files keep the same rows
 
@@ -182,7 +183,7 @@ def _repeats(
         from shared_days
         left join shared_rows using (first, second)
         left join restated using (first, second)
-        where coalesce(shared_rows.times, 0) >= {_SAME} * shared_days.times or coalesce(restated.times, 0) >= {_LIKE} * shared_days.times
+        where coalesce(shared_rows.times, 0) >= {_SAME} * shared_days.times or (restated.times >= {_EVIDENCE} and restated.times >= {_LIKE} * shared_days.times)
     """).fetchall()
     con.execute("drop table row_marks")
     return {(int(first), int(second)) for first, second in found}

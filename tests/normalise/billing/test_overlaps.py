@@ -253,3 +253,8 @@ def test_files_of_two_departments_with_the_same_lines_are_no_restatement_of_each
 
     audit.take({"oct/one.csv": department(1), "oct/two.csv": department(3)})
     assert audit.total() == 17 + 51
+
+
+def test_a_few_lines_that_are_alike_are_no_restatement(audit: Audit) -> None:
+    audit.take({"oct/one.csv": as_csv([cur_line(cost="1")]), "oct/two.csv": as_csv([cur_line(cost="1.01")])})
+    assert audit.total() == D("2.01")
