@@ -10,6 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a temporary file beside `path`, then renames it: a reader sees the old file or the new one."""
@@ -41,6 +43,9 @@ def plain(value: Any) -> Any:
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:
     """The document as JSON text, readable where it is not ASCII."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    # Half of a surrogate pair has no UTF-8 form; as a backslash escape it is valid JSON.
-    return (text + "\n").encode("utf-8", "backslashreplace")
+    try:
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:
+        # Half of a surrogate pair has no UTF-8 form; as a backslash escape it is valid JSON. Integers beyond 64 bits have one.
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        return (text + "\n").encode("utf-8", "backslashreplace")
