@@ -23,6 +23,7 @@ from auditor.normalise.look import open_decoded
 _BRACKETED = re.compile(r"\(([A-Za-z][A-Za-z0-9 ]*)\)\s*$")  # a localised Azure header: `Kosten (PreTaxCost)`
 PLACE_BITS = 40  # of a line's number within its file, in its place
 _MAX_OBJECT = 64 * 1024 * 1024
+_TEXT_ROWS = 20_480  # of a row group: small ones stay in the processor's cache, and large ones of nested JSON break the memory limit
 _MAX_LINE = 16 * 1024 * 1024  # of CSV, for whose buffers DuckDB would take sixteen times as much, and of JSON lines
 
 
@@ -187,10 +188,8 @@ def _keep(con: duckdb.DuckDBPyConnection, opened: Source, columns: Sequence[str]
     """Reads these columns of the text once into Parquet, which takes the text's place behind the view."""
     kept = literal(str(spool / f"{opened.relation}-{uuid4().hex}.parquet"))
     listed = ", ".join(quote(name) for name in columns)
-    # Small groups stay in the processor's cache; nested JSON in large ones would break the memory limit besides.
-    rows = 20_480
     con.execute(
-        f"copy (select {listed} from {opened.relation}) to {kept} (format parquet, compression lz4, row_group_size {rows})"
+        f"copy (select {listed} from {opened.relation}) to {kept} (format parquet, compression lz4, row_group_size {_TEXT_ROWS})"
     )
     con.execute(f"create or replace temp view {opened.relation} as select *, {PLACE} from read_parquet({kept})")
     return replace(opened, constants=_constants(con, f"[{kept}]", {name: name for name in columns}))

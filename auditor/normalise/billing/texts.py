@@ -94,18 +94,17 @@ def is_day_first(con: duckdb.DuckDBPyConnection, relation: str, columns: dict[st
     """
     if not _SLASHED.search(head):
         return False
-    starts, dates = _first_text(columns, _PERIODS), _first_text(columns, _DATES)
-    first, second, firsts, seconds = _parts(con, relation, starts)
+    first, second, firsts, seconds = _parts(con, relation, _first_text(columns, _PERIODS))
     if first is not None and second is not None and (firsts == 1) != (seconds == 1):
         return firsts == 1 and first == 1
-    first, second, firsts, seconds = _parts(con, relation, dates)
+    first, second, firsts, seconds = _parts(con, relation, _first_text(columns, _DATES))
     if first is None or second is None:
         return False
     return first > 12 or (second <= 12 and firsts > seconds and not (seconds == 1 and second == 1))
 
 
 def dates(columns: Mapping[str, str]) -> list[str]:
-    """Columns that tell whether dates name the day first."""
+    """Columns that `is_day_first` looks at."""
     return [name for name in (_first_text(columns, _PERIODS), _first_text(columns, _DATES)) if name]
 
 
