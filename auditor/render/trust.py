@@ -3,11 +3,14 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from auditor.render import figures, view
 from auditor.render.extras import Extras
+
+_LAG = 2  # days by which the bills of the clouds are usually behind
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,14 @@ def _days_check(document: Mapping[str, Any]) -> Check:
             f"{view.plural(days, 'day')} without charges",
             "Telemetry or inventory shows resources running on them; they are listed below.",
         )
-    return Check("good", "No missing days", f"Newest charges: {until}." if until else "No charge is dated.")
+    text = f"Newest charges: {until}." if until else "No charge is dated."
+    windows = document["run"]["windows"]
+    ends = {provider: windows[provider]["end"] for provider in newest if provider in windows}
+    if any(
+        (datetime.fromisoformat(end) - datetime.fromisoformat(newest[name])).days > _LAG for name, end in ends.items()
+    ):
+        return Check("fair", "Bills end early", f"{text} The window goes on to {figures.last_day(max(ends.values()))}.")
+    return Check("good", "No missing days", text)
 
 
 def _telemetry_check(document: Mapping[str, Any]) -> Check:

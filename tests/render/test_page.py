@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -113,6 +114,15 @@ def test_the_first_section_answers_what_a_finance_chief_asks(page: Page, source:
     ):
         assert words in first
     assert len(re.findall(r'<li><a href="#f-', source)) == 5
+
+
+def test_many_notices_leave_the_first_section_in_sight(tmp_path: Path) -> None:
+    extras = replace(invented.extras(), notices=tuple(f"Notice number {number}." for number in range(30)))
+    (path,) = render(invented.document(), extras, ["html"], tmp_path)
+    source = path.read_text("utf-8")
+    assert source.count('<p class="notice"') == 3
+    assert "27 more notices" in source
+    assert all(notice in source for notice in extras.notices)
 
 
 def test_a_saving_that_came_true_stands_beside_its_estimate(source: str) -> None:

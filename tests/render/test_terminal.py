@@ -40,6 +40,14 @@ def test_it_says_money_state_limits_files_and_the_next_step() -> None:
         assert words in flat.replace("\xa0", " "), words
 
 
+def test_bills_that_end_before_the_window_do_not_count_as_complete() -> None:
+    document = invented.document()
+    document["run"] |= {"gaps": [], "newest_charge": dict.fromkeys(document["run"]["windows"], "2026-01-01T00:00:00Z")}
+    flat = re.sub(r"\s+", " ", printed(document))
+    assert "! Bills end early" in flat
+    assert "No missing days" not in flat
+
+
 def test_names_are_neither_escape_codes_nor_markup() -> None:
     document = invented.document()
     document["findings"][0] |= {"resource_name": "[bold]x[/]\x1b]0\x07", "title": "[red]t"}
