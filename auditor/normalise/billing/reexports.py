@@ -56,7 +56,7 @@ def _by_role(
     con: duckdb.DuckDBPyConnection, delivery: Delivery, spool: Path
 ) -> list[tuple[str | None, list[Recognised]]]:
     """Azure's actual and amortized exports lie in one folder with one header: their rows tell them apart."""
-    if delivery.family != "azure" or _are_parts_of_one(delivery.files):
+    if delivery.family != "azure":
         return [(delivery.role, list(delivery.files))]
     by_role: dict[str | None, list[Recognised]] = {}
     for file in delivery.files:
@@ -102,7 +102,7 @@ def _clusters(
     con: duckdb.DuckDBPyConnection, delivery: Delivery, files: Sequence[Recognised], spool: Path
 ) -> list[list[Recognised]]:
     """Files that belong together; a file joins the first group none of whose files it repeats."""
-    if len(files) < 2 or _are_parts_of_one(files):
+    if len(files) < 2 or len({_run(file) for file in files}) == 1:
         return [list(files)]
     repeats = _repeats(con, delivery, files, spool)
     clusters: list[list[int]] = []
@@ -113,11 +113,6 @@ def _clusters(
         else:
             home.append(index)
     return [[files[index] for index in cluster] for cluster in clusters]
-
-
-def _are_parts_of_one(files: Sequence[Recognised]) -> bool:
-    """By the vendors' own numbering of parts; names in one folder differ, so that names without it are of as many runs."""
-    return len({_run(file) for file in files}) == 1
 
 
 def _run(file: Recognised) -> str:

@@ -258,3 +258,11 @@ def test_files_of_two_departments_with_the_same_lines_are_no_restatement_of_each
 def test_a_few_lines_that_are_alike_are_no_restatement(audit: Audit) -> None:
     audit.take({"oct/one.csv": as_csv([cur_line(cost="1")]), "oct/two.csv": as_csv([cur_line(cost="1.01")])})
     assert audit.total() == D("2.01")
+
+
+def test_numbered_files_of_both_cost_views_of_azure_count_once(audit: Audit) -> None:
+    bought = azure_line(cost="10", kind="Purchase", model="Reservation")
+    actual = [bought, *(azure_line(cost="0", model="Reservation", day=day) for day in range(1, 11))]
+    amortized = [azure_line(cost="1", model="Reservation", day=day) for day in range(1, 11)]
+    audit.take({"az/part_0_0001.csv": as_csv(actual), "az/part_1_0001.csv": as_csv(amortized)})
+    assert audit.total() == 10
